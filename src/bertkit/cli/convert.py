@@ -1,0 +1,31 @@
+"""`bertkit convert`: a checkpoint from one format to another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertkit.cli.options import JsonOption
+from bertkit.cli.output import console, print_json
+
+
+def convert(
+    source: Annotated[str, typer.Argument(help="Any checkpoint: folder, TF1 prefix or hub name.")],
+    target: Annotated[Path, typer.Argument(help="Folder to write.")],
+    layout: Annotated[str, typer.Option("--to", help="safetensors, sharded, bin or tf1.")] = "safetensors",
+    dtype: Annotated[str | None, typer.Option(help="float32, float16 or bfloat16; as stored by default.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a checkpoint in another format; nothing is rounded unless you ask for another dtype.
+
+    Example: bertkit convert uncased_L-12_H-768_A-12/bert_model.ckpt my-bert
+    """
+    from bertkit.inference.loading import convert
+
+    report = convert(source, target, layout=layout, dtype=dtype)
+    if json:
+        print_json({"target": str(target), "layout": layout, "report": report.to_json()})
+        return
+    for line in report.lines():
+        console().print(line, markup=False)
+    console().print(f"written to {target} ({layout})", markup=False)

@@ -1,0 +1,52 @@
+"""`bertkit embed`: one vector a text, from arguments, a file or standard input."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertkit.cli.options import DeviceOption, JsonOption, LongOption, ModelOption
+from bertkit.cli.output import note, print_json, progress_counter
+
+
+def embed(
+    model: ModelOption,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts; leave out to read --file.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help=".txt, .jsonl (also .gz, .xz), or - for stdin.")
+    ] = None,
+    field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help=".npy, .parquet or .jsonl.")] = None,
+    pooling: Annotated[str, typer.Option(help="mean, cls or max.")] = "mean",
+    layer: Annotated[
+        str, typer.Option(help="A number (-1: last, 0: embeddings), mean-last-4 or concat-last-4.")
+    ] = "-1",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
+    dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
+    long: LongOption = "window",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Turn texts into vectors. Memory stays bounded and the order is kept, however many texts there are.
+
+    Without --output, one JSON object a text goes to standard output.
+
+    Example: bertkit embed -m my-bert -f sentences.txt -o vectors.npy --normalize
+    """
+    from bertkit.inference.loading import load
+    from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors
+    from bertkit.text.lines import chosen_texts
+
+    options = {"pooling": pooling, "layer": parse_layer(layer), "normalize": normalize, "dtype": dtype, "long": long}
+    source = chosen_texts(texts, file, field)
+    bert = load(model, device=device)
+    if output is None:
+        write_vectors(bert, source, JsonlWriter(sys.stdout), **options)
+        return
+    with progress_counter("texts") as progress:
+        count, width = embed_to_file(bert, source, output, progress=progress, **options)
+    if json:
+        print_json({"output": str(output), "texts": count, "dimensions": width, **options})
+    else:
+        note(f"{count:,} vectors of {width} dimensions written to {output}")

@@ -1,0 +1,39 @@
+"""The `bertkit` command: one verb a file, and bad input told in one line with exit code 2."""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from bertkit.errors import BertkitError
+
+app = typer.Typer(
+    name="bertkit",
+    help="BERT, whole: from raw text to a served model.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def main() -> None:
+    """Run the command line; a BertkitError becomes one line and exit code 2."""
+    warnings.showwarning = _print_warning
+    try:
+        app()
+    except BertkitError as error:
+        print(f"bertkit: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"bertkit: warning: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Text becomes training examples: sentence pairs and masks, drawn anew every epoch."""

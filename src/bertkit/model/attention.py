@@ -1,0 +1,124 @@
+"""Attention over packed sequences (section 3.1 of "Attention is all you need"), by three backends chosen here.
+
+varlen  flash attention on the packed layout itself: CUDA with half precision
+sdpa    PyTorch's scaled_dot_product_attention, padding inside: every device and dtype
+plain   written out, and keeps its weights for people who want to look
+
+Dimensions: T tokens, N sequences, S longest sequence, H heads, E width of a head.
+"""
+
+from typing import Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertkit.errors import BertkitError
+from bertkit.model.packed import PackedBatch
+
+Backend = Literal["auto", "varlen", "sdpa", "plain"]
+BACKENDS: tuple[Backend, ...] = ("auto", "varlen", "sdpa", "plain")
+FLASH_CAPABILITY = (8, 0)  # Ampere: the first GPUs with flash attention and bf16
+
+
+class Attention(Protocol):
+    """Prepared once for a batch, called once a layer."""
+
+    def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
+        """Mix values by softmax(query . key / sqrt(E)) within each sequence: [T, 3, H, E] -> [T, H, E]."""
+
+
+def prepare(batch: PackedBatch, dtype: torch.dtype, backend: Backend = "auto") -> Attention:
+    """The attention of this batch by the named backend, or by the fastest that its device and dtype allow."""
+    if backend not in BACKENDS:
+        raise BertkitError(f"unknown attention backend {backend!r}; choose one of {', '.join(BACKENDS)}")
+    device = batch.token_ids.device
+    if backend == "auto":
+        backend = "varlen" if supports_varlen(device, dtype) else "sdpa"
+    if backend == "varlen":
+        if not supports_varlen(device, dtype):
+            raise BertkitError(
+                f"attention 'varlen' needs CUDA and half precision, not {device.type} {dtype}; use 'sdpa'"
+            )
+        return VarlenAttention(batch)
+    return SdpaAttention(batch) if backend == "sdpa" else PlainAttention(batch)
+
+
+def supports_varlen(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether flash attention runs there."""
+    if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= FLASH_CAPABILITY
+
+
+class VarlenAttention:
+    """Flash attention that reads the packed layout as it is."""
+
+    def __init__(self, batch: PackedBatch) -> None:
+        self.cu_seqlens = batch.cu_seqlens
+        self.max_seqlen = batch.max_seqlen
+
+    def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
+        query, key, value = qkv_T3HE.unbind(1)
+        # torch.nn.attention.varlen has no dropout; this is the op underneath it, differentiable and traceable too.
+        output: Tensor = torch.ops.aten._flash_attention_forward(
+            query, key, value, self.cu_seqlens, self.cu_seqlens, self.max_seqlen, self.max_seqlen, dropout, False, False
+        )[0]
+        return output
+
+
+class SdpaAttention:
+    """scaled_dot_product_attention on a padded copy; sequences of one length need no copy and no mask."""
+
+    def __init__(self, batch: PackedBatch) -> None:
+        self.padding = Padding(batch)
+        self.mask = None if self.padding.is_rectangle else self.padding.key_mask[:, None, None, :]  # [N, 1, 1, S]
+
+    def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
+        query, key, value = self.padding.pad(qkv_T3HE)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=self.mask, dropout_p=dropout)
+        return self.padding.unpad(mixed)
+
+
+class PlainAttention:
+    """The formula written out. `weights` holds one [N, H, S, S] tensor a layer, zero at padding."""
+
+    def __init__(self, batch: PackedBatch) -> None:
+        self.padding = Padding(batch)
+        self.weights: list[Tensor] = []
+
+    def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
+        query, key, value = self.padding.pad(qkv_T3HE)
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5  # [N, H, S, S]
+        scores = scores.masked_fill(~self.padding.key_mask[:, None, None, :], torch.finfo(scores.dtype).min)
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+        self.weights.append(weights.detach())
+        return self.padding.unpad(F.dropout(weights, dropout) @ value)
+
+
+class Padding:
+    """Between the packed layout [T, ...] and the padded one [N, H, S, E]."""
+
+    def __init__(self, batch: PackedBatch) -> None:
+        self.num_sequences, self.max_seqlen = len(batch), batch.max_seqlen
+        self.is_rectangle = batch.num_tokens == self.num_sequences * self.max_seqlen
+        columns = torch.arange(self.max_seqlen, device=batch.cu_seqlens.device)
+        self.key_mask = columns < batch.cu_seqlens.diff()[:, None]  # [N, S]
+        if not self.is_rectangle:
+            rows = batch.cls_rows[:, None] + columns  # [N, S]: the packed row of each padded place
+            self.packed_rows = rows.clamp(max=batch.num_tokens - 1).flatten()
+            sequence = batch.sequence_of_token
+            tokens = torch.arange(batch.num_tokens, device=batch.cu_seqlens.device)
+            self.padded_rows = sequence * self.max_seqlen + tokens - batch.cls_rows[sequence]  # [T]
+
+    def pad(self, qkv_T3HE: Tensor) -> tuple[Tensor, ...]:
+        """Query, key and value as [N, H, S, E]; what stands in the padding is another sequence's and is masked."""
+        if not self.is_rectangle:
+            qkv_T3HE = qkv_T3HE.index_select(0, self.packed_rows)
+        padded = qkv_T3HE.unflatten(0, (self.num_sequences, self.max_seqlen))  # [N, S, 3, H, E]
+        return padded.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def unpad(self, mixed_NHSE: Tensor) -> Tensor:
+        """Back to [T, H, E]."""
+        mixed = mixed_NHSE.transpose(1, 2).flatten(0, 1)  # [N * S, H, E]
+        return mixed if self.is_rectangle else mixed.index_select(0, self.padded_rows)

@@ -1,0 +1,1 @@
+"""Figures in, one self-contained HTML page out."""

@@ -1,0 +1,1 @@
+"""One file per task: examples to batches, and the loss."""

@@ -1,0 +1,8 @@
+"""WordPiece: text to token ids with character offsets, and back. Knows nothing of torch."""
+
+from bertkit.tokenizer.casing import CasingWarning
+from bertkit.tokenizer.encoding import Encoding, SpecialTokens, Window
+from bertkit.tokenizer.train import train_vocabulary
+from bertkit.tokenizer.wordpiece import Tokenizer
+
+__all__ = ["CasingWarning", "Encoding", "SpecialTokens", "Tokenizer", "Window", "train_vocabulary"]
