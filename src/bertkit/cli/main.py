@@ -7,6 +7,15 @@ from typing import Any
 
 import typer
 
+from bertkit.cli.convert import convert
+from bertkit.cli.demo import demo
+from bertkit.cli.embed import embed
+from bertkit.cli.explain import explain
+from bertkit.cli.fill_mask import fill_mask
+from bertkit.cli.info import info
+from bertkit.cli.inspect import inspect
+from bertkit.cli.next_sentence import next_sentence
+from bertkit.cli.words import words
 from bertkit.errors import BertkitError
 
 app = typer.Typer(
@@ -16,6 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, info, convert):
+    app.command(verb.__name__.replace("_", "-"))(verb)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
     from rich.table import Table
 
 
@@ -40,19 +41,25 @@ def table(*columns: str, title: str | None = None) -> "Table":
 
 @contextmanager
 def progress_counter(unit: str) -> Iterator[Callable[[int], None]]:
-    """A live line on standard error with what is done, its rate and the time passed."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    shown = Progress(
-        SpinnerColumn(),
-        TextColumn(f"{{task.completed:,.0f}} {unit}"),
-        TextColumn(f"{{task.speed:,.0f}} {unit}/s"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with shown:
+    """A live line on standard error: how many of something are done, and how fast."""
+    with _progress(f"{{task.completed:,.0f}} {unit}", f"{{task.speed:,.0f}} {unit}/s") as shown:
         task = shown.add_task(unit, total=None)
         yield lambda count: shown.advance(task, count)
+
+
+@contextmanager
+def progress_bar(name: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A live line on standard error for a known number of steps; each step says how things stand."""
+    with _progress(name, "{task.completed}/{task.total}", "{task.description}") as shown:
+        task = shown.add_task("", total=total)
+        yield lambda status: shown.update(task, advance=1, description=status)
+
+
+def _progress(*columns: str) -> "Progress":
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    texts = [TextColumn(column) for column in columns]
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    hidden = not sys.stderr.isatty()
+    return Progress(SpinnerColumn(), *texts, *times, console=Console(stderr=True), transient=True, disable=hidden)

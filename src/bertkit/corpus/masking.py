@@ -48,7 +48,8 @@ class MaskedSequence:
 
 def generator(*key: int) -> np.random.Generator:
     """A random stream that depends on its key alone, such as (seed, epoch, example)."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+    # The length goes in too: numpy's seed sequence takes (1, 2) and (1, 2, 0) for the same.
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence((len(key), *key))))
 
 
 def mask_tokens(

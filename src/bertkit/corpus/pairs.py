@@ -53,14 +53,13 @@ def _document_pairs(
     while start < len(document):
         target = _target_length(room, config, random)
         end = _gather(document, start, target)
-        split = start + 1 if end - start < 2 else int(random.integers(start + 1, end))
+        is_next = len(document) > 1 and random.random() >= config.random_next_share
+        if is_next and end - start == 1:
+            start -= 1  # the last sentence alone: it follows the one before it
+        split = int(random.integers(start + 1, max(end, start + 2)))
         a = _joined(document[start:split])
-        if end - start == 1 or random.random() < config.random_next_share:
-            b, is_next = _stranger(documents, index, target - len(a), random), False
-            start = split  # what would have been B goes back
-        else:
-            b, is_next = _joined(document[split:end]), True
-            start = end
+        b = _joined(document[split:end]) if is_next else _stranger(documents, index, target - len(a), random)
+        start = end if is_next else split  # what would have been B goes back
         truncate_pair(a, b, room, random)
         if a and b:
             yield SentencePair(a, b, is_next)
@@ -71,10 +70,10 @@ def _target_length(room: int, config: PairConfig, random: np.random.Generator) -
 
 
 def _gather(document: Document, start: int, target: int) -> int:
-    """Where a run of sentences from `start` reaches the target length, or the document ends."""
+    """Where a run of sentences from `start`, two at least, reaches the target length, or the document ends."""
     end = start
     length = 0
-    while end < len(document) and length < target:
+    while end < len(document) and (length < target or end - start < 2):
         length += len(document[end])
         end += 1
     return end
@@ -84,7 +83,7 @@ def _stranger(documents: Sequence[Document], index: int, target: int, random: np
     other = int(random.integers(len(documents) - 1))
     document = documents[other if other < index else other + 1]
     start = int(random.integers(len(document)))
-    return _joined(document[start : max(start + 1, _gather(document, start, target))])
+    return _joined(document[start : _gather(document, start, target)])
 
 
 def _joined(sentences: Document) -> list[int]:

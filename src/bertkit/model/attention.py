@@ -115,7 +115,7 @@ class Padding:
         """Query, key and value as [N, H, S, E]; what stands in the padding is another sequence's and is masked."""
         if not self.is_rectangle:
             qkv_T3HE = qkv_T3HE.index_select(0, self.packed_rows)
-        padded = qkv_T3HE.unflatten(0, (self.num_sequences, self.max_seqlen))  # [N, S, 3, H, E]
+        padded: Tensor = qkv_T3HE.unflatten(0, (self.num_sequences, self.max_seqlen))  # [N, S, 3, H, E]
         return padded.permute(2, 0, 3, 1, 4).unbind(0)
 
     def unpad(self, mixed_NHSE: Tensor) -> Tensor:

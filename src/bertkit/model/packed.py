@@ -42,8 +42,9 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
-        moved = (self.token_ids, self.segment_ids, self.position_ids, self.cu_seqlens)
-        return PackedBatch(*(tensor.to(device, non_blocking=True) for tensor in moved), max_seqlen=self.max_seqlen)
+        tensors = (self.token_ids, self.segment_ids, self.position_ids, self.cu_seqlens)
+        tokens, segments, positions, cu_seqlens = (tensor.to(device, non_blocking=True) for tensor in tensors)
+        return PackedBatch(tokens, segments, positions, cu_seqlens, self.max_seqlen)
 
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""

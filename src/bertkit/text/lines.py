@@ -50,7 +50,7 @@ def _open(source: str) -> IO[bytes]:
     if not path.is_file():
         raise BertkitError(f"no file {source}; name a .txt or .jsonl file, or - for standard input")
     opener = OPENERS.get(path.suffix)
-    return path.open("rb") if opener is None else opener(path, "rb")  # type: ignore[no-any-return,operator]
+    return path.open("rb") if opener is None else opener(path, "rb")  # type: ignore[operator]
 
 
 def _json_text(line: str, field: str, source: str, number: int) -> str:

@@ -2,7 +2,8 @@
 
 from bertkit.tokenizer.casing import CasingWarning
 from bertkit.tokenizer.encoding import Encoding, SpecialTokens, Window
+from bertkit.tokenizer.fitting import LongPolicy
 from bertkit.tokenizer.train import train_vocabulary
 from bertkit.tokenizer.wordpiece import Tokenizer
 
-__all__ = ["CasingWarning", "Encoding", "SpecialTokens", "Tokenizer", "Window", "train_vocabulary"]
+__all__ = ["CasingWarning", "Encoding", "LongPolicy", "SpecialTokens", "Tokenizer", "Window", "train_vocabulary"]

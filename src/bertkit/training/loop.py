@@ -83,7 +83,7 @@ def _train_step(
     losses = pretraining_losses(model, batch)
     optimizer.zero_grad(set_to_none=True)
     loss = losses.total(num_masked, num_pairs)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
     if not torch.isfinite(loss):
         raise BertkitError(f"the loss is {loss.item()} at step {step}; lower the learning rate")

@@ -1,0 +1,77 @@
+"""Many encodings become few packed batches: sorted by length, limited by tokens, results back in the order given.
+
+Sorting puts texts of about one length together, which is what attention backends that pad want; the token limit
+bounds memory whatever the texts are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol, TypeVar
+
+import torch
+
+from bertkit.model.packed import PackedBatch, pack
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Tokens a batch. On CPUs, activations of a few hundred tokens stay in cache; GPUs want to be filled.
+CPU_TOKENS = 1024
+GPU_TOKENS = 65536
+
+
+class Sequenced(Protocol):
+    """What a batch is made of: a tokenizer's Encoding, or anything else with these two lists."""
+
+    @property
+    def ids(self) -> list[int]: ...
+
+    @property
+    def segment_ids(self) -> list[int]: ...
+
+
+def default_max_tokens(device: torch.device) -> int:
+    """The token budget of one batch on this device."""
+    return CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
+
+
+def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Indices of the sequences of each batch, longest first so that what does not fit in memory fails early.
+
+    A batch holds at most max_tokens tokens (counted as its longest times its number), and at least one sequence.
+    """
+    batches: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not room:
+            batches.append([])
+            room = max(1, max_tokens // max(1, lengths[index]))
+        batches[-1].append(index)
+        room -= 1
+    return batches
+
+
+def run_in_batches(
+    sequences: Sequence[Sequenced],
+    run: Callable[[PackedBatch, list[int]], Sequence[R]],
+    device: torch.device,
+    max_tokens: int | None = None,
+) -> list[R]:
+    """Call `run` with each batch and the indices in it; collect one result a sequence, in the order given."""
+    results: dict[int, R] = {}
+    for indices in plan_batches([len(s.ids) for s in sequences], max_tokens or default_max_tokens(device)):
+        batch = pack_sequences([sequences[index] for index in indices]).to(device)
+        results.update(zip(indices, run(batch, indices), strict=True))
+    return [results[index] for index in range(len(sequences))]
+
+
+def pack_sequences(sequences: Sequence[Sequenced]) -> PackedBatch:
+    """Lay these sequences end to end."""
+    return pack([sequence.ids for sequence in sequences], [sequence.segment_ids for sequence in sequences])
+
+
+def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of up to `size` items, so that an endless stream is never held whole."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,141 @@
+"""A checkpoint in use: text in, vectors and probabilities out.
+
+`Bert` only joins a model with its tokenizer; what each method does lives in the file it calls.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertkit.errors import BertkitError
+from bertkit.inference import embedding, encoding, prediction
+from bertkit.inference.embedding import EmbedOptions, LayerChoice, Vectors
+from bertkit.inference.encoding import AttentionMap, EncodedText, Span, WordVector
+from bertkit.inference.prediction import FilledMask, PseudoLikelihood
+from bertkit.model import BertConfig, BertModel
+from bertkit.model.formats import LoadReport, save_model
+from bertkit.tokenizer import Tokenizer
+
+
+class Bert:
+    """A model and the tokenizer that belongs to it."""
+
+    def __init__(self, model: BertModel, tokenizer: Tokenizer, report: LoadReport | None = None) -> None:
+        if tokenizer.vocab_size > model.config.vocab_size:
+            raise BertkitError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens but the model has rows for {model.config.vocab_size}; "
+                "they do not belong together"
+            )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.report = report
+
+    @property
+    def config(self) -> BertConfig:
+        """The model's sizes and heads."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        return self.model.device
+
+    def encode(self, a: str, b: str | None = None, *, long: str = "error") -> EncodedText:
+        """Tokens, offsets, every layer, one vector a token, and [CLS] raw and pooled, of a text or pair."""
+        return encoding.encode_text(self.model, self.tokenizer, a, b, long)
+
+    def attention(self, a: str, b: str | None = None, *, long: str = "error") -> AttentionMap:
+        """The attention weights of every layer and head for a text or pair."""
+        return encoding.attention_of(self.model, self.tokenizer, a, b, long)
+
+    def word_vectors(
+        self, text: str, *, layer: LayerChoice = -1, spans: Sequence[Span] | None = None
+    ) -> list[WordVector]:
+        """One contextual vector a word, with its character span; your own spans if you have other words in mind."""
+        return encoding.word_vectors(self.encode(text), layer, spans)
+
+    def embed(
+        self,
+        texts: str | Iterable[str],
+        *,
+        max_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> Vectors:
+        """One vector a text, [N, D] (or [D] for a single string). Options: see EmbedOptions.
+
+        pooling="mean" | "cls" | "max", layer=-1 | 0..L | "mean-last-4" | "concat-last-4", normalize=False,
+        dtype="float32" | "float16", long="window" | "truncate" | "error".
+        """
+        single = [texts] if isinstance(texts, str) else texts
+        chunks = list(self.embed_stream(single, max_tokens=max_tokens, progress=progress, **options))
+        if not chunks:
+            return np.zeros((0, self.embedding_size(options.get("layer", -1))), options.get("dtype", "float32"))
+        return chunks[0][0] if isinstance(texts, str) else np.concatenate(chunks)
+
+    def embed_stream(
+        self,
+        texts: Iterable[str],
+        *,
+        max_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> Iterator[Vectors]:
+        """Like embed, chunk by chunk, for more texts than fit in memory."""
+        return embedding.embed_stream(
+            self.model, self.tokenizer, texts, EmbedOptions(**options), max_tokens=max_tokens, progress=progress
+        )
+
+    def embedding_size(self, layer: LayerChoice = -1) -> int:
+        """The width of embed's vectors."""
+        return self.config.hidden_size * (embedding.LAST_FOUR if layer == "concat-last-4" else 1)
+
+    @overload
+    def fill_mask(self, text: str, **options: Any) -> list[FilledMask]: ...
+
+    @overload
+    def fill_mask(self, text: Sequence[str], **options: Any) -> list[list[FilledMask]]: ...
+
+    def fill_mask(self, text: str | Sequence[str], **options: Any) -> list[FilledMask] | list[list[FilledMask]]:
+        """The best tokens for each [MASK] of a text (or of many). Options: top_k=5, candidates=[words]."""
+        texts = [text] if isinstance(text, str) else text
+        filled = prediction.fill_masks(self.model, self.tokenizer, texts, **options)
+        return filled[0] if isinstance(text, str) else filled
+
+    def next_sentence(self, a: str, b: str) -> float:
+        """The probability that b follows a."""
+        return float(self.next_sentences([(a, b)])[0])
+
+    def next_sentences(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """The probability of being next for every pair."""
+        return prediction.next_probabilities(self.model, self.tokenizer, pairs)
+
+    @overload
+    def similarity(self, a: str, b: str, **options: Any) -> float: ...
+
+    @overload
+    def similarity(self, a: Sequence[str], b: Sequence[str], **options: Any) -> NDArray[np.float32]: ...
+
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str], **options: Any) -> float | NDArray[np.float32]:
+        """Cosine of two texts' vectors, or of every text of a with every text of b. Options: as embed."""
+        left, right = ([text] if isinstance(text, str) else text for text in (a, b))
+        matrix = embedding.cosine_matrix(self._float32(left, options), self._float32(right, options))
+        return float(matrix[0, 0]) if isinstance(a, str) and isinstance(b, str) else matrix
+
+    def _float32(self, texts: Sequence[str], options: dict[str, Any]) -> NDArray[np.float32]:
+        return np.asarray(self.embed(texts, **options), dtype=np.float32)
+
+    def pseudo_likelihood(self, text: str) -> PseudoLikelihood:
+        """log P of each token given all others, by masking one at a time; .total scores the text."""
+        return prediction.pseudo_likelihood(self.model, self.tokenizer, text)
+
+    def save(self, folder: str | Path, **options: Any) -> Path:
+        """Write weights, config and tokenizer as a folder that the ecosystem loads. Options: see save_model."""
+        target = Path(folder)
+        save_model(self.model, target, **options)
+        self.tokenizer.save(target)
+        return target

@@ -1,0 +1,74 @@
+"""From a name to a Bert: a folder, a TF1 checkpoint or a name on the hub; and from one format to another."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.inference.bert import Bert
+from bertkit.model.config import Head
+from bertkit.model.formats import LoadReport, load_model, resolve
+from bertkit.tokenizer import Tokenizer
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def load(
+    source: str | Path,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | str | None = None,
+    heads: Iterable[Head] | None = None,
+    labels: Sequence[str] | None = None,
+) -> Bert:
+    """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one."""
+    place = choose_device(device)
+    bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), heads=heads, labels=labels)
+    bert.model.to(place)
+    return bert
+
+
+def open_checkpoint(source: str | Path, *, dtype: torch.dtype | None, **options: Any) -> Bert:
+    """A checkpoint on the CPU, in its stored precision where dtype is None."""
+    path = resolve(str(source))
+    model, report = load_model(path, dtype=dtype, **options)
+    return Bert(model, Tokenizer.load(path if path.is_dir() else path.parent), report)
+
+
+def convert(source: str | Path, target: str | Path, *, dtype: str | None = None, **options: Any) -> LoadReport:
+    """Read any checkpoint and write it in another layout, bit for bit unless another dtype is asked for."""
+    bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype))
+    bert.save(target, **options)
+    assert bert.report is not None  # every opened checkpoint has one
+    return bert.report
+
+
+def choose_device(device: str) -> torch.device:
+    """The device of this name; auto takes a GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise BertkitError(f"no device is named {device!r}; use cpu, cuda, cuda:1 or auto") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise BertkitError("no CUDA device here; use --device cpu")
+    return place
+
+
+def choose_dtype(device: torch.device, dtype: torch.dtype | str | None) -> torch.dtype:
+    """The dtype asked for, else the fastest that loses nothing that matters on this device."""
+    if dtype is not None:
+        return named_dtype(dtype) if isinstance(dtype, str) else dtype
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def named_dtype(name: str) -> torch.dtype:
+    """float32, float16 or bfloat16."""
+    if name not in DTYPES:
+        raise BertkitError(f"unknown dtype {name!r}; choose one of {', '.join(DTYPES)}")
+    return DTYPES[name]

@@ -1,0 +1,138 @@
+"""Vectors to files, chunk by chunk: .npy (vectors alone), .parquet and .jsonl (text and vector).
+
+A file is written aside and renamed when complete, so that a stopped run leaves no half of one behind.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from bertkit.errors import BertkitError
+from bertkit.inference.batching import chunked
+from bertkit.inference.bert import Bert
+from bertkit.inference.embedding import CHUNK, LayerChoice, Vectors
+
+
+class VectorWriter(Protocol):
+    """Takes chunks of texts with their vectors, then is closed."""
+
+    def write(self, texts: list[str], vectors: Vectors) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def embed_to_file(
+    bert: Bert,
+    texts: Iterable[str],
+    output: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> tuple[int, int]:
+    """Embed texts into a file by its ending; returns how many vectors of how many dimensions were written."""
+    if output.suffix not in WRITERS:
+        raise BertkitError(f"cannot write vectors to {output.name!r}; end it in {', '.join(WRITERS)}")
+    width = bert.embedding_size(options.get("layer", -1))
+    partial = output.with_name(output.name + ".partial")
+    try:
+        writer = WRITERS[output.suffix](partial, width, options.get("dtype", "float32"))
+        count = write_vectors(bert, texts, writer, progress=progress, **options)
+        writer.close()
+        os.replace(partial, output)
+    except OSError as error:
+        raise BertkitError(f"cannot write {output}: {error.strerror or error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return count, width
+
+
+def write_vectors(
+    bert: Bert,
+    texts: Iterable[str],
+    writer: VectorWriter,
+    *,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> int:
+    """Feed a writer chunk after chunk; returns the number of vectors."""
+    count = 0
+    for chunk in chunked(texts, CHUNK):
+        writer.write(chunk, bert.embed(chunk, progress=progress, **options))
+        count += len(chunk)
+    return count
+
+
+def parse_layer(layer: str) -> LayerChoice:
+    """A layer as typed on the command line."""
+    try:
+        return int(layer)
+    except ValueError:
+        return layer  # type: ignore[return-value]  # EmbedOptions checks the names
+
+
+class NpyWriter:
+    """One array; the number of rows is filled in at the end."""
+
+    def __init__(self, path: Path, width: int, dtype: str) -> None:
+        self.file, self.shape, self.dtype = path.open("wb"), [0, width], np.dtype(dtype)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy leaves room in the header for more digits in the number of rows, so it can be written again in place
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": tuple(self.shape)}
+        np.lib.format.write_array_header_1_0(self.file, header)
+
+    def write(self, texts: list[str], vectors: Vectors) -> None:
+        self.shape[0] += len(vectors)
+        self.file.write(np.ascontiguousarray(vectors).tobytes())
+
+    def close(self) -> None:
+        self.file.seek(0)
+        self._write_header()
+        self.file.close()
+
+
+class ParquetWriter:
+    """Columns `text` and `vector`."""
+
+    def __init__(self, path: Path, width: int, dtype: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.pa, self.width = pa, width
+        vector = pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), width)
+        self.schema = pa.schema([("text", pa.string()), ("vector", vector)])
+        self.writer = pq.ParquetWriter(path, self.schema)
+
+    def write(self, texts: list[str], vectors: Vectors) -> None:
+        flat = self.pa.array(vectors.ravel(), self.schema.field("vector").type.value_type)
+        column = self.pa.FixedSizeListArray.from_arrays(flat, self.width)
+        self.writer.write_table(self.pa.table([self.pa.array(texts), column], schema=self.schema))
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class JsonlWriter:
+    """A JSON object a line."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file = file
+
+    def write(self, texts: list[str], vectors: Vectors) -> None:
+        for text, vector in zip(texts, vectors.tolist(), strict=True):
+            self.file.write(json.dumps({"text": text, "vector": vector}, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        self.file.close()
+
+
+WRITERS: dict[str, Callable[[Path, int, str], VectorWriter]] = {
+    ".npy": NpyWriter,
+    ".parquet": ParquetWriter,
+    ".jsonl": lambda path, _width, _dtype: JsonlWriter(path.open("w", encoding="utf-8")),
+}

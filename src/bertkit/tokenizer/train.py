@@ -1,0 +1,97 @@
+"""Learning a vocabulary: the most useful pieces of a body of text, by the WordPiece trainer of `tokenizers`.
+
+What enters: lines of text and a size. What leaves: a Tokenizer over the learned vocabulary.
+The same lines give the same ids, in every process: the trainer by itself numbers the pieces of one letter in the
+order of a random hash table, so here they are numbered first and the trainer only joins them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import tokenizers as tk
+
+from bertkit.errors import BertkitError
+from bertkit.tokenizer.encoding import SpecialTokens
+from bertkit.tokenizer.folder import Stored
+from bertkit.tokenizer.inputs import explain_refusal
+from bertkit.tokenizer.pipeline import complete_spec, new_spec
+from bertkit.tokenizer.wordpiece import Tokenizer
+
+MAX_ALPHABET = 1000  # characters; as in the trainers of the published vocabularies
+MIN_FREQUENCY = 2
+MAX_WORD_LENGTH = 100  # longer words become [UNK], so nothing is learned from them
+
+
+def train_vocabulary(lines: Iterable[str], *, size: int, lowercase: bool) -> Tokenizer:
+    """Learn a WordPiece vocabulary of at most `size` tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4."""
+    special = SpecialTokens()
+    if size <= len(special.all()):
+        raise BertkitError(
+            f"a vocabulary of {size} tokens has no room beside the five special tokens; choose a larger size"
+        )
+    counts = count_words(lines, lowercase=lowercase)
+    if not counts:
+        raise BertkitError("there is no word to learn a vocabulary from; give some text")
+    alphabet = choose_alphabet(counts, size - len(special.all()))
+    tokens = join_pieces(counts, [*special.all(), *alphabet], size)
+    spec = new_spec(tokens, "the learned vocabulary")
+    spec["normalizer"]["lowercase"] = lowercase
+    spec = complete_spec(spec, special, "the learned vocabulary")
+    return Tokenizer(Stored(spec, special, None, "given by the caller"), "the learned vocabulary")
+
+
+def count_words(lines: Iterable[str], *, lowercase: bool) -> Counter[str]:
+    """How often each word occurs, cut as the tokenizer will cut it."""
+    normalizer = tk.normalizers.BertNormalizer(lowercase=lowercase)
+    splitter = tk.pre_tokenizers.BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for line in lines:
+        try:
+            pieces = splitter.pre_tokenize_str(normalizer.normalize_str(line))
+        except (TypeError, UnicodeEncodeError):
+            if refusal := explain_refusal([line]):
+                raise refusal from None
+            raise
+        counts.update(word for word, _ in pieces if len(word) <= MAX_WORD_LENGTH)
+    return counts
+
+
+def choose_alphabet(counts: Counter[str], room: int) -> list[str]:
+    """The commonest characters that fit, first as word starts and then as continuations, each in Unicode order."""
+    totals: Counter[str] = Counter()
+    inside: set[str] = set()
+    for word, count in counts.items():
+        for character in word:
+            totals[character] += count
+        inside.update(word[1:])
+    kept = []
+    for character in sorted(totals, key=lambda c: (-totals[c], c))[:MAX_ALPHABET]:
+        room -= 1 + (character in inside)
+        if room < 0:
+            break
+        kept.append(character)
+    kept.sort()
+    return [*kept, *(f"##{character}" for character in kept if character in inside)]
+
+
+def join_pieces(counts: Counter[str], first: list[str], size: int) -> list[str]:
+    """The learned tokens in the order of their ids, beginning with `first`."""
+    backend = tk.Tokenizer(tk.models.WordPiece(unk_token=SpecialTokens().unk))
+    backend.pre_tokenizer = tk.pre_tokenizers.WhitespaceSplit()
+    # Called special here so that they get the first ids; the vocabulary made of the result treats them as pieces.
+    trainer = tk.trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=MIN_FREQUENCY, special_tokens=first, show_progress=False
+    )
+    backend.train_from_iterator(spell_out(counts, set(first)), trainer)
+    vocab = backend.get_vocab()
+    return sorted(vocab, key=vocab.__getitem__)
+
+
+def spell_out(counts: Counter[str], alphabet: set[str]) -> Iterator[str]:
+    """Each word as often as it occurred; words with a character outside the alphabet teach nothing."""
+    for word in sorted(counts):
+        if alphabet.issuperset(word):
+            for done in range(0, counts[word], 1000):
+                yield " ".join([word] * min(1000, counts[word] - done))

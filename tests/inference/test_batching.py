@@ -1,0 +1,31 @@
+"""Token-limited batches: nothing lost, nothing over the limit, results in the order given."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.inference.batching import chunked, plan_batches, run_in_batches
+from bertkit.inference.bert import Bert
+
+CPU = torch.device("cpu")
+
+
+@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 100))
+def test_every_sequence_is_in_one_batch_within_the_limit(lengths: list[int], max_tokens: int) -> None:
+    batches = plan_batches(lengths, max_tokens)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= max_tokens
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 5))
+def test_chunks_are_bounded_and_complete(items: list[int], size: int) -> None:
+    chunks = list(chunked(iter(items), size))
+    assert [item for chunk in chunks for item in chunk] == items
+    assert all(len(chunk) <= size for chunk in chunks)
+
+
+def test_results_come_back_in_order(bert: Bert) -> None:
+    encodings = [bert.tokenizer.encode("the dog " * n) for n in (3, 1, 7, 2, 5)]
+    lengths = run_in_batches(encodings, lambda batch, _: batch.cu_seqlens.diff().tolist(), CPU, max_tokens=12)
+    assert lengths == [len(encoding) for encoding in encodings]
