@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ks_2samp
 
 from bertkit.corpus.masking import generator
 from bertkit.corpus.pairs import NUM_SPECIAL, PairConfig, draw_pairs, truncate_pair
@@ -25,6 +25,15 @@ def test_half_are_next() -> None:
     config = PairConfig(max_length=32)
     labels = [pair.is_next for epoch in range(10) for pair in draw_pairs(DOCUMENTS, config, generator(2, epoch))]
     assert binomtest(sum(labels), len(labels), 0.5).pvalue > 0.001
+
+
+def test_lengths_do_not_give_the_answer_away() -> None:
+    pairs = [
+        pair for epoch in range(20) for pair in draw_pairs(DOCUMENTS, PairConfig(max_length=48), generator(4, epoch))
+    ]
+    for side in ("a", "b"):
+        lengths = [[len(getattr(pair, side)) for pair in pairs if pair.is_next == label] for label in (True, False)]
+        assert ks_2samp(*lengths).pvalue > 0.001, side
 
 
 def test_the_unused_half_goes_back() -> None:

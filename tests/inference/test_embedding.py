@@ -1,9 +1,11 @@
 """Sentence vectors: the right rows pooled, whatever shared the batch, and long texts told of."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError, LongTextError, LongTextWarning
 from bertkit.inference.bert import Bert
@@ -12,7 +14,7 @@ from tests.tokenizer.strings import weights
 TEXTS = ["The dog sleeps.", "", "A very long walk by the river " * 5, "Milk", "She reads a book in the garden."]
 
 
-def by_hand(bert: Bert, text: str, pooling: str, layer: int = -1) -> np.ndarray:
+def by_hand(bert: Bert, text: str, pooling: str, layer: int = -1) -> NDArray[np.float32]:
     rows = bert.encode(text).layers[layer]
     return {"mean": rows.mean(0), "cls": rows[0], "max": rows.max(0)}[pooling]
 
@@ -93,7 +95,7 @@ def test_long_texts_can_be_refused_or_cut(bert: Bert) -> None:
         ({"long": "cut"}, "unknown long"),
     ],
 )
-def test_bad_options_are_explained(bert: Bert, options: dict[str, object], said: str) -> None:
+def test_bad_options_are_explained(bert: Bert, options: dict[str, Any], said: str) -> None:
     with pytest.raises(BertkitError, match=said):
         bert.embed("text", **options)
 

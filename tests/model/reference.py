@@ -95,3 +95,21 @@ def reference_labels(batch: PretrainingBatch) -> Tensor:
     flat[batch.masked_positions] = batch.masked_token_ids
     rows = list(batch.inputs.split(flat))
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-100)
+
+
+def assert_gradients_equal(model: BertModel, reference: Any) -> None:
+    """Each gradient within 1e-4 of its reference's norm, plus 1e-7 of the norm of all.
+
+    The second part is for the key bias: adding the same to every key changes no softmax, so its gradient is zero
+    but for rounding.
+    """
+    expected = {name: parameter.grad for name, parameter in reference.named_parameters()}
+    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    names = reference_names(model.config)
+    for name, parameter in model.named_parameters():
+        module, leaf = name.rsplit(".", 1)
+        assert parameter.grad is not None, name
+        parts = parameter.grad.chunk(len(names[module]))
+        for part, gradient in zip(names[module], parts, strict=True):
+            theirs = expected[f"{part}.{leaf}"]
+            assert (gradient - theirs).norm() <= 1e-4 * theirs.norm() + 1e-7 * whole, f"{part}.{leaf}"

@@ -56,7 +56,7 @@ def test_plain_keeps_weights_that_sum_to_one() -> None:
 def test_dropout_drops() -> None:
     qkv = torch.randn(sum(MIXED), 3, 2, 8)
     for backend in ("sdpa", "plain"):
-        attend = prepare(make_batch(MIXED), qkv.dtype, backend)  # type: ignore[arg-type]
+        attend = prepare(make_batch(MIXED), qkv.dtype, backend)
         assert not torch.equal(attend(qkv, 0.5), attend(qkv, 0.5))
 
 

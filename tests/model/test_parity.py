@@ -8,7 +8,7 @@ from bertkit.model import PackedBatch, preset
 from bertkit.model.attention import Backend
 from bertkit.model.config import PRESETS
 from bertkit.tasks.pretraining import pretraining_losses
-from tests.model.reference import make_batch, make_pair, padded, reference_labels, reference_names
+from tests.model.reference import assert_gradients_equal, make_batch, make_pair, padded, reference_labels
 
 OUTPUT_TOLERANCE = 1e-5
 # The vocabulary decides nothing about the encoder; a smaller one keeps the two large shapes quick.
@@ -46,16 +46,7 @@ def test_outputs_and_gradients_equal_the_reference(size: str, backend: Backend) 
 
     total.backward()
     theirs.loss.backward()
-    reference_gradients = {name: p.grad for name, p in reference.named_parameters()}
-    whole = torch.stack([g.norm() for g in reference_gradients.values()]).norm()
-    names = reference_names(config)
-    for name, parameter in model.named_parameters():
-        module, leaf = name.rsplit(".", 1)
-        assert parameter.grad is not None
-        ours = parameter.grad.chunk(len(names[module]))
-        for part, gradient in zip(names[module], ours, strict=True):
-            expected = reference_gradients[f"{part}.{leaf}"]
-            assert (gradient - expected).norm() <= 1e-4 * expected.norm() + 1e-7 * whole, f"{part}.{leaf}"
+    assert_gradients_equal(model, reference)
 
 
 def test_every_layer_equals_the_reference() -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,7 +38,13 @@ def embed(
     from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors
     from bertkit.text.lines import chosen_texts
 
-    options = {"pooling": pooling, "layer": parse_layer(layer), "normalize": normalize, "dtype": dtype, "long": long}
+    options: dict[str, Any] = {
+        "pooling": pooling,
+        "layer": parse_layer(layer),
+        "normalize": normalize,
+        "dtype": dtype,
+        "long": long,
+    }
     source = chosen_texts(texts, file, field)
     bert = load(model, device=device)
     if output is None:

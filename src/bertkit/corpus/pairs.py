@@ -58,7 +58,7 @@ def _document_pairs(
             start -= 1  # the last sentence alone: it follows the one before it
         split = int(random.integers(start + 1, max(end, start + 2)))
         a = _joined(document[start:split])
-        b = _joined(document[split:end]) if is_next else _stranger(documents, index, target - len(a), random)
+        b = _joined(document[split:end]) if is_next else _stranger(documents, index, max(1, end - split), random)
         start = end if is_next else split  # what would have been B goes back
         truncate_pair(a, b, room, random)
         if a and b:
@@ -79,11 +79,12 @@ def _gather(document: Document, start: int, target: int) -> int:
     return end
 
 
-def _stranger(documents: Sequence[Document], index: int, target: int, random: np.random.Generator) -> list[int]:
+def _stranger(documents: Sequence[Document], index: int, count: int, random: np.random.Generator) -> list[int]:
+    """As many sentences of another document as the true B has, so that length does not give the answer away."""
     other = int(random.integers(len(documents) - 1))
     document = documents[other if other < index else other + 1]
-    start = int(random.integers(len(document)))
-    return _joined(document[start : _gather(document, start, target)])
+    start = int(random.integers(max(1, len(document) - count + 1)))
+    return _joined(document[start : start + count])
 
 
 def _joined(sentences: Document) -> list[int]:

@@ -75,7 +75,8 @@ class Bert:
         chunks = list(self.embed_stream(single, max_tokens=max_tokens, progress=progress, **options))
         if not chunks:
             return np.zeros((0, self.embedding_size(options.get("layer", -1))), options.get("dtype", "float32"))
-        return chunks[0][0] if isinstance(texts, str) else np.concatenate(chunks)
+        vectors = np.concatenate(chunks)
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def embed_stream(
         self,

@@ -7,7 +7,7 @@ vectors are merged, unless the caller asks for an error or for truncation; eithe
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from bertkit.tokenizer import LongPolicy, Tokenizer
 Pooling = Literal["mean", "cls", "max"]
 LayerChoice = int | Literal["mean-last-4", "concat-last-4"]
 DType = Literal["float32", "float16"]
-Vectors = NDArray[np.float32] | NDArray[np.float16]
+Vectors = NDArray[np.floating[Any]]
 CHUNK = 4096  # texts tokenized and sorted together; bounds memory and still sorts well
 LAST_FOUR = 4
 
@@ -95,7 +95,7 @@ def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) ->
     return combine_layers(model.encoder.all_layers(batch), options.layer)
 
 
-def combine_layers(states: Sequence[Tensor], layer: LayerChoice) -> Tensor:
+def combine_layers(states: list[Tensor], layer: LayerChoice) -> Tensor:
     """One tensor out of the embedding output and all layers' outputs."""
     if isinstance(layer, int):
         return states[layer]
@@ -140,7 +140,8 @@ def _merge_windows(
 def normalized(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows scaled to length 1; a zero row stays zero."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    scaled: NDArray[np.float32] = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return scaled
 
 
 def cosine_matrix(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:

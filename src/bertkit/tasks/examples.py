@@ -28,17 +28,31 @@ def ordinary_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     return np.setdiff1d(np.arange(tokenizer.vocab_size), np.array(sorted(tokenizer.special_ids)))
 
 
-def make_example(
-    pair: SentencePair, tokenizer: Tokenizer, random: np.random.Generator, masking: MaskingConfig | None = None
-) -> PretrainingExample:
-    """Frame a pair with special tokens and draw its masks; special tokens are never masked."""
-    ids = np.array([tokenizer.cls_id, *pair.a, tokenizer.sep_id, *pair.b, tokenizer.sep_id], dtype=np.int64)
-    maskable = ~np.isin(ids, list(tokenizer.special_ids))
-    masked = mask_tokens(
-        ids, maskable, mask_id=tokenizer.mask_id, ordinary_ids=ordinary_ids(tokenizer), random=random, config=masking
+def mask_input(
+    token_ids: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    ordinary: NDArray[np.int64],
+    random: np.random.Generator,
+    masking: MaskingConfig | None = None,
+) -> MaskedSequence:
+    """Draw the masks of one model input; special tokens are never masked."""
+    maskable = ~np.isin(token_ids, list(tokenizer.special_ids))
+    return mask_tokens(
+        token_ids, maskable, mask_id=tokenizer.mask_id, ordinary_ids=ordinary, random=random, config=masking
     )
+
+
+def make_example(
+    pair: SentencePair,
+    tokenizer: Tokenizer,
+    ordinary: NDArray[np.int64],
+    random: np.random.Generator,
+    masking: MaskingConfig | None = None,
+) -> PretrainingExample:
+    """Frame a pair with special tokens and draw its masks."""
+    ids = np.array([tokenizer.cls_id, *pair.a, tokenizer.sep_id, *pair.b, tokenizer.sep_id], dtype=np.int64)
     segments = [0] * (len(pair.a) + 2) + [1] * (len(pair.b) + 1)
-    return PretrainingExample(masked, segments, pair.is_next)
+    return PretrainingExample(mask_input(ids, tokenizer, ordinary, random, masking), segments, pair.is_next)
 
 
 def collate(examples: Sequence[PretrainingExample]) -> PretrainingBatch:

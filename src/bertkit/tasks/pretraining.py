@@ -39,8 +39,8 @@ class PretrainingLosses:
 
     mlm_sum: Tensor
     nsp_sum: Tensor
-    mlm_logits: Tensor  # [M, V]
-    nsp_logits: Tensor  # [N, 2]
+    mlm_logits: Tensor  # [M, V]; empty without an MLM head
+    nsp_logits: Tensor  # [N, 2]; empty without an NSP head
 
     def total(self, num_masked: int, num_pairs: int) -> Tensor:
         """The mean MLM loss plus the mean NSP loss, given the counts of the whole step."""
@@ -48,12 +48,12 @@ class PretrainingLosses:
 
 
 def pretraining_losses(model: BertModel, batch: PretrainingBatch, backend: Backend = "auto") -> PretrainingLosses:
-    """Run the encoder once; the heads see the masked and the [CLS] rows alone."""
+    """Run the encoder once; the heads see the masked and the [CLS] rows alone. A head that is not there loses 0."""
     rows = torch.cat([batch.masked_positions, batch.inputs.cls_rows])
     hidden = model.encoder(batch.inputs, rows=rows, backend=backend)
-    num_masked = batch.masked_positions.shape[0]
-    mlm_logits = model.mlm_logits(hidden[:num_masked])
-    nsp_logits = model.nsp_logits(hidden[num_masked:])
+    masked_MD, cls_ND = hidden.tensor_split([batch.masked_positions.shape[0]])
+    mlm_logits = hidden.new_zeros(0) if model.mlm is None else model.mlm_logits(masked_MD)
+    nsp_logits = hidden.new_zeros(0) if model.nsp is None else model.nsp_logits(cls_ND)
     return PretrainingLosses(
         mlm_sum=_summed_cross_entropy(mlm_logits, batch.masked_token_ids),
         nsp_sum=_summed_cross_entropy(nsp_logits, batch.next_labels),
@@ -63,4 +63,6 @@ def pretraining_losses(model: BertModel, batch: PretrainingBatch, backend: Backe
 
 
 def _summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    if not logits.numel():
+        return logits.sum()
     return F.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum")

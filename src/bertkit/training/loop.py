@@ -23,6 +23,7 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     warmup_share: float = 0.1
     weight_decay: float = 0.01
+    beta2: float = 0.999
     clip_norm: float = 1.0
 
     def rate(self, step: int) -> float:
@@ -52,7 +53,7 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Adam
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.999), eps=1e-6)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, config.beta2), eps=1e-6)
 
 
 def pretrain(
