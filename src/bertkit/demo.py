@@ -55,7 +55,7 @@ PAIR_TEXTS = (
 class DemoConfig:
     """How long the demo trains, and the seed of everything random in it."""
 
-    num_steps: int = 1200
+    num_steps: int = 2000
     seed: int = 1
 
     @property

@@ -11,7 +11,7 @@ from bertkit.cli.output import console, print_json, progress_bar, table
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and the page.")] = Path("bertkit-demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 1200,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of weights, pairs and masks.")] = 1,
     json: JsonOption = False,
 ) -> None:

@@ -1,0 +1,1 @@
+"""bertkit and its peers, side by side in one run."""
