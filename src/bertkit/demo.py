@@ -122,7 +122,7 @@ def train(
     curve = []
 
     def record(step: StepRecord) -> None:
-        loss = held_out_loss(model, held_out) if step.step in measured else None
+        loss = evaluate(model, held_out).mlm_loss if step.step in measured else None
         curve.append(CurvePoint(step.step + 1, step.loss, step.mlm_loss, step.nsp_loss, loss))
         if on_step:
             on_step(step)
@@ -137,13 +137,22 @@ def held_out_batch(corpus: Corpus) -> PretrainingBatch:
     return collate([example for draw in draws for example in draw])
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """How the model does on text that was never trained on."""
+
+    mlm_loss: float
+    nsp_accuracy: float
+
+
 @torch.no_grad()
-def held_out_loss(model: BertModel, batch: PretrainingBatch) -> float:
-    """The mean MLM loss on text that was never trained on."""
-    model.eval()
-    losses = pretraining_losses(model, batch)
-    model.train()
-    return losses.mlm_sum.item() / batch.masked_token_ids.shape[0]
+def evaluate(model: BertModel, batch: PretrainingBatch) -> Evaluation:
+    """Both tasks on held-out text, dropout off; the model is left in training mode or not, as it was."""
+    was_training = model.training
+    losses = pretraining_losses(model.eval(), batch)
+    model.train(was_training)
+    correct = losses.nsp_logits.argmax(-1) == batch.next_labels
+    return Evaluation(losses.mlm_sum.item() / batch.masked_token_ids.shape[0], correct.float().mean().item())
 
 
 def unigram_loss(corpus: Corpus, batch: PretrainingBatch) -> float:
@@ -164,6 +173,7 @@ def describe_run(
     """Everything that the page shows."""
     after = [_guesses(masks[0]) for masks in bert.fill_mask(MASKED_TEXTS)]
     probabilities = bert.next_sentences(PAIR_TEXTS).tolist()
+    held_out = held_out_batch(corpus)
     return DemoReport(
         config_name=SIZE,
         num_parameters=num_parameters(bert.config),
@@ -177,7 +187,8 @@ def describe_run(
         num_steps=config.num_steps,
         seconds=seconds,
         curve=curve,
-        unigram_loss=unigram_loss(corpus, held_out_batch(corpus)),
+        unigram_loss=unigram_loss(corpus, held_out),
+        nsp_accuracy=evaluate(bert.model, held_out).nsp_accuracy,
         fill_mask=[FilledText(*row) for row in zip(MASKED_TEXTS, before, after, strict=True)],
         next_sentence=[PairExample(a, b, p) for (a, b), p in zip(PAIR_TEXTS, probabilities, strict=True)],
         attention=bert.attention(*PAIR_TEXTS[0]),

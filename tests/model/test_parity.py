@@ -11,8 +11,6 @@ from bertkit.tasks.pretraining import pretraining_losses
 from tests.model.reference import assert_gradients_equal, make_batch, make_pair, padded, reference_labels
 
 OUTPUT_TOLERANCE = 1e-5
-# The vocabulary decides nothing about the encoder; a smaller one keeps the two large shapes quick.
-VOCABULARY = {"base": 4000, "large": 2000}
 
 
 def unpad(padded_output: Tensor, batch: PackedBatch) -> Tensor:
@@ -23,7 +21,7 @@ def unpad(padded_output: Tensor, batch: PackedBatch) -> Tensor:
 @pytest.mark.parametrize("backend", ["sdpa", "plain"])
 @pytest.mark.parametrize("size", PRESETS)
 def test_outputs_and_gradients_equal_the_reference(size: str, backend: Backend) -> None:
-    config = preset(size, vocab_size=VOCABULARY.get(size, 30522))
+    config = preset(size)
     model, reference = make_pair(config)
     batch = make_batch(config)
     theirs = reference(

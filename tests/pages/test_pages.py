@@ -53,6 +53,7 @@ def report(seed: int = 0, text: str = "The [MASK] barks.") -> DemoReport:
         seconds=3.21,
         curve=curve,
         unigram_loss=float(rng.random()),
+        nsp_accuracy=float(rng.random()),
         fill_mask=[FilledText(text, guesses, [Guess("dog", 0.75)])],
         next_sentence=[PairExample(text, "It is loud.", 0.625, True), PairExample("A.", "B.", 0.5)],
         attention=attention(seed, text),

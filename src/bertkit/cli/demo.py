@@ -38,7 +38,7 @@ def demo(
     )
     shown.print(
         f"Held-out MLM loss: {held_out:.2f} nats; guessing by frequency alone: {report.unigram_loss:.2f}. "
-        "A model to look at, not one to use."
+        f"NSP accuracy on held-out pairs: {report.nsp_accuracy:.0%} (chance: 50%). A model to look at, not one to use."
     )
     masks = table("text", "before training", "after training")
     for row in report.fill_mask:

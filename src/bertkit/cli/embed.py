@@ -11,7 +11,7 @@ from bertkit.cli.output import note, print_json, progress_counter
 
 
 def embed(
-    model: ModelOption,
+    model: ModelOption = "",
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; leave out to read --file.")] = None,
     file: Annotated[
         str | None, typer.Option("--file", "-f", help=".txt, .jsonl (also .gz, .xz), or - for stdin.")

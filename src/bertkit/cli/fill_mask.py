@@ -11,7 +11,7 @@ from bertkit.cli.output import console, print_json, table
 
 def fill_mask(
     texts: Annotated[list[str], typer.Argument(help="Texts with one or several [MASK].")],
-    model: ModelOption,
+    model: ModelOption = "",
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many words for each [MASK].")] = 5,
     candidates: Annotated[str | None, typer.Option(help="Rank only these words: milk,bread,eggs")] = None,
     device: DeviceOption = "auto",

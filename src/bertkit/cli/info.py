@@ -6,7 +6,7 @@ from bertkit.cli.options import JsonOption, ModelOption
 from bertkit.cli.output import console, print_json, table
 
 
-def info(model: ModelOption, json: JsonOption = False) -> None:
+def info(model: ModelOption = "", json: JsonOption = False) -> None:
     """What is in a checkpoint: sizes, heads, vocabulary, casing, precision, and what was missing.
 
     Example: bertkit info -m my-bert

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def inspect(
     a: Annotated[str, typer.Argument(help="The text, or the first text of a pair.")],
-    model: ModelOption,
+    model: ModelOption = "",
     b: Annotated[str | None, typer.Argument(help="The second text.")] = None,
     layer: Annotated[int | None, typer.Option("--layer", help="A layer, from 1; by default all.")] = None,
     head: Annotated[int | None, typer.Option("--head", help="A head of that layer, from 1; else their mean.")] = None,

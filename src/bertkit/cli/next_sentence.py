@@ -11,7 +11,7 @@ from bertkit.cli.output import console, print_json, table
 def next_sentence(
     first: Annotated[str, typer.Argument(help="Sentence A.")],
     others: Annotated[list[str], typer.Argument(help="One or several sentences B, ranked.")],
-    model: ModelOption,
+    model: ModelOption = "",
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def words(
-    model: ModelOption,
+    model: ModelOption = "",
     uses: Annotated[
         list[str] | None,
         typer.Option(

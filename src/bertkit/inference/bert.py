@@ -138,5 +138,5 @@ class Bert:
         """Write weights, config and tokenizer as a folder that the ecosystem loads. Options: see save_model."""
         target = Path(folder)
         save_model(self.model, target, **options)
-        self.tokenizer.save(target)
+        self.tokenizer.save(target, max_length=self.config.max_positions)
         return target

@@ -32,6 +32,10 @@ def load(
 
 def open_checkpoint(source: str | Path, *, dtype: torch.dtype | None, **options: Any) -> Bert:
     """A checkpoint on the CPU, in its stored precision where dtype is None."""
+    if not str(source):
+        raise BertkitError(
+            "no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit demo` trains a small one)"
+        )
     path = resolve(str(source))
     model, report = load_model(path, dtype=dtype, **options)
     return Bert(model, Tokenizer.load(path if path.is_dir() else path.parent), report)

@@ -64,6 +64,8 @@ class BertConfig:
         for head in ("nsp", "classifier"):
             if head in self.heads and "pooler" not in self.heads:
                 raise BertkitError(f"the {head} head reads the pooled [CLS] vector: add 'pooler' to heads")
+        if len(set(self.labels)) < len(self.labels):
+            raise BertkitError("two labels have the same name; each output needs a name of its own")
         for head in LABELLED_HEADS:
             if head in self.heads and not self.labels:
                 raise BertkitError(f"the {head} head needs labels, the names of its outputs")
@@ -75,8 +77,8 @@ class BertConfig:
 
     def with_heads(self, heads: Iterable[Head], **changes: Any) -> "BertConfig":
         """The same encoder under other heads (their order does not matter)."""
-        wanted = set(heads)
-        return replace(self, heads=tuple(head for head in HEADS if head in wanted), **changes)
+        known = {head: rank for rank, head in enumerate(HEADS)}
+        return replace(self, heads=tuple(sorted(set(heads), key=lambda head: known.get(head, -1))), **changes)
 
 
 # name: (layers, hidden, heads)

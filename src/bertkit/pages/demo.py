@@ -66,6 +66,7 @@ class DemoReport:
     seconds: float  # of training
     curve: Sequence[CurvePoint]
     unigram_loss: float  # held-out MLM loss of always guessing by frequency
+    nsp_accuracy: float  # on held-out pairs, half of them next
     fill_mask: Sequence[FilledText]
     next_sentence: Sequence[PairExample]
     attention: Attention

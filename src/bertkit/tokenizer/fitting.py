@@ -124,4 +124,4 @@ def summarise(long_texts: list[list[Encoding]], num_texts: int, limit: Limit) ->
         num_cut = sum(windows[0].num_cut for windows in long_texts)
         return f"{found}: {num_cut} tokens were cut from the ends; long='window' keeps them all"
     num_windows = sum(map(len, long_texts))
-    return f"{found}: split into {num_windows} overlapping windows (over the longer text of a pair)"
+    return f"{found}: split into {num_windows} windows (over the longer text of a pair)"
