@@ -14,6 +14,9 @@ def convert(
     target: Annotated[Path, typer.Argument(help="Folder to write.")],
     layout: Annotated[str, typer.Option("--to", help="safetensors, sharded, bin or tf1.")] = "safetensors",
     dtype: Annotated[str | None, typer.Option(help="float32, float16 or bfloat16; as stored by default.")] = None,
+    lowercase: Annotated[
+        bool | None, typer.Option("--uncased/--cased", help="Correct the stored casing; as stored by default.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a checkpoint in another format; nothing is rounded unless you ask for another dtype.
@@ -22,10 +25,10 @@ def convert(
     """
     from bertkit.inference.loading import convert
 
-    report = convert(source, target, layout=layout, dtype=dtype)
+    report = convert(source, target, layout=layout, dtype=dtype, lowercase=lowercase)
     if json:
         print_json({"target": str(target), "layout": layout, "report": report.to_json()})
         return
     for line in report.lines():
-        console().print(line, markup=False)
-    console().print(f"written to {target} ({layout})", markup=False)
+        console().print(line, soft_wrap=True)
+    console().print(f"written to {target} ({layout})", soft_wrap=True)

@@ -45,9 +45,9 @@ def demo(
         masks.add_row(
             row.text, *(", ".join(f"{g.token} {g.p:.2f}" for g in side[:3]) for side in (row.before, row.after))
         )
-    shown.print(masks, markup=False)
+    shown.print(masks)
     pairs = table("A", "B", "P(IsNext)")
     for pair in report.next_sentence:
         pairs.add_row(pair.a, pair.b, f"{pair.p_next:.2f}")
-    shown.print(pairs, markup=False)
+    shown.print(pairs)
     shown.print(f"Model: {out / 'model'}    Page with curves and attention: {out / 'index.html'}", soft_wrap=True)

@@ -55,4 +55,4 @@ def embed(
     if json:
         print_json({"output": str(output), "texts": count, "dimensions": width, **options})
     else:
-        note(f"{count:,} vectors of {width} dimensions written to {output}")
+        note(f"{count:,} vector{'s' * (count != 1)} of {width} dimensions written to {output}")

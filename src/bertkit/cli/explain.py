@@ -61,8 +61,8 @@ def _open(model: str | None, device: str) -> "tuple[Bert, str]":
 
 def _print(result: "Explanation", name: str, *, untrained: bool) -> None:
     terminal = console()
-    terminal.print(f"Model: {name}", markup=False)
-    terminal.print(_pieces_table(result), markup=False)
+    terminal.print(f"Model: {name}")
+    terminal.print(_pieces_table(result))
     for choice in result.masking.choices if result.masking else []:
         _print_choice(choice, result.vocab_size)
     if pair := result.next_sentence:
@@ -70,7 +70,7 @@ def _print(result: "Explanation", name: str, *, untrained: bool) -> None:
         terminal.print(f"Next sentence: IsNext {pair.p_next:.4f}, NotNext {pair.p_not_next:.4f}; taken as {label}.")
     _print_losses(result)
     for line in result.notes:
-        terminal.print(line, markup=False)
+        terminal.print(line)
     if untrained:
         terminal.print(
             "This model is untrained: its probabilities are near uniform. Give --model to see one that is not."
@@ -107,7 +107,7 @@ def _print_choice(choice: "Choice", vocab_size: int) -> None:
         made.add_row(str(rank), guess.token, f"{guess.probability:.5f}")
     if choice.token not in {guess.token for guess in choice.top}:
         made.add_row(f"{choice.rank} of {vocab_size}", choice.token, f"{choice.probability:.5f}")
-    terminal.print(made, markup=False)
+    terminal.print(made)
 
 
 def _print_losses(result: "Explanation") -> None:

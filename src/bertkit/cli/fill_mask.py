@@ -34,4 +34,4 @@ def fill_mask(
             for candidate in mask.candidates:
                 rows.add_row(str(mask.start), candidate.token, f"{candidate.probability:.4f}")
             rows.add_section()
-        console().print(rows, markup=False)
+        console().print(rows)

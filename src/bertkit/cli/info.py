@@ -21,6 +21,6 @@ def info(model: ModelOption = "", json: JsonOption = False) -> None:
     rows.show_header = False
     for name, value in described.rows():
         rows.add_row(name, value)
-    console().print(rows, markup=False)
+    console().print(rows)
     for line in described.report:
-        console().print(line, markup=False)
+        console().print(line, soft_wrap=True)

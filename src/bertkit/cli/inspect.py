@@ -84,4 +84,4 @@ def _print(attention: "AttentionMap", layer: int | None, head: int | None) -> No
     for link in links:
         ends = (f"{link.source} ({link.from_position})", f"{link.target} ({link.to_position})")
         rows.add_row(str(link.layer), str(link.head or "mean"), *ends, f"{link.weight:.3f}")
-    console().print(rows, markup=False)
+    console().print(rows)

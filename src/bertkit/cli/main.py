@@ -1,8 +1,10 @@
 """The `bertkit` command: one verb a file, and bad input told in one line with exit code 2."""
 
+import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -33,14 +35,27 @@ for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, inf
 def main() -> None:
     """Run the command line; a BertkitError becomes one line and exit code 2."""
     warnings.showwarning = _print_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: texts are of any language
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # a full disk must show here, not when the interpreter ends
     except BertkitError as error:
         print(f"bertkit: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except OSError as error:
+        _forget_output()
+        if not isinstance(error, BrokenPipeError):  # a reader such as `head` may have seen enough
+            print(f"bertkit: cannot write the output: {error.strerror or error}", file=sys.stderr)
+        sys.exit(1 if isinstance(error, BrokenPipeError) else 2)
+
+
+def _forget_output() -> None:
+    """What is still buffered cannot be written either; the interpreter must not try again at its end."""
+    with suppress(io.UnsupportedOperation):  # standard output that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:

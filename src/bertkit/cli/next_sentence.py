@@ -29,4 +29,4 @@ def next_sentence(
     rows = table("B", "P(IsNext)", title=f"After: {first}")
     for b, probability in ranked:
         rows.add_row(b, f"{probability:.4f}")
-    console().print(rows, markup=False)
+    console().print(rows)

@@ -23,10 +23,10 @@ def note(message: str) -> None:
 
 
 def console() -> "Console":
-    """The terminal."""
+    """The terminal; the users' texts are shown as they are, not read as markup."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def table(*columns: str, title: str | None = None) -> "Table":

@@ -56,11 +56,11 @@ def words(
         print_json({"model": model, **result.to_json()})
         return
     for number, use in enumerate(result.uses, 1):
-        console().print(f"{number}  {use.word}: {use.sentence}", markup=False)
+        console().print(f"{number}  {use.word}: {use.sentence}")
     for title, space in (("Fixed", result.fixed), ("Contextual", result.contextual)):
-        console().print(_cosines(f"{title} vectors, cosines: {space.name}", space, result.uses), markup=False)
+        console().print(_cosines(f"{title} vectors, cosines: {space.name}", space, result.uses))
     for line in result.notes:
-        console().print(line, markup=False)
+        console().print(line)
 
 
 def _cosines(title: str, space: "Space", uses: "list[Use]") -> "Table":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.errors import BertkitError
-from bertkit.inference.batching import chunked, run_in_batches
+from bertkit.inference.batching import run_in_batches
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
 from bertkit.tokenizer import LongPolicy, Tokenizer
@@ -24,7 +24,9 @@ Pooling = Literal["mean", "cls", "max"]
 LayerChoice = int | Literal["mean-last-4", "concat-last-4"]
 DType = Literal["float32", "float16"]
 Vectors = NDArray[np.floating[Any]]
-CHUNK = 4096  # texts tokenized and sorted together; bounds memory and still sorts well
+# Tokenized and sorted together: enough texts to sort well, and few enough characters to bound memory.
+CHUNK_TEXTS = 4096
+CHUNK_CHARACTERS = 8_000_000
 LAST_FOUR = 4
 
 
@@ -61,10 +63,24 @@ def embed_stream(
 ) -> Iterator[Vectors]:
     """Vectors of chunk after chunk of the texts, in their order; `progress` is told how many are done."""
     check_layer(options.layer, model.config.num_layers)
-    for chunk in chunked(texts, CHUNK):
+    for chunk in text_chunks(texts):
         yield _embed_chunk(model, tokenizer, chunk, options, max_tokens)
         if progress:
             progress(len(chunk))
+
+
+def text_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts in lists of a bounded size, so that a stream of any length is never held whole."""
+    chunk: list[str] = []
+    num_characters = 0
+    for text in texts:
+        chunk.append(text)
+        num_characters += len(text)
+        if len(chunk) == CHUNK_TEXTS or num_characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, num_characters = [], 0
+    if chunk:
+        yield chunk
 
 
 def _embed_chunk(

@@ -12,6 +12,7 @@ from bertkit.inference.batching import pack_sequences
 from bertkit.inference.embedding import LayerChoice, check_layer, combine_layers
 from bertkit.model.attention import PlainAttention
 from bertkit.model.bert import BertModel
+from bertkit.model.config import BertConfig
 from bertkit.tokenizer import Encoding, Tokenizer
 
 Span = tuple[int, int]
@@ -91,24 +92,32 @@ class WordVector:
 @torch.inference_mode()
 def encode_text(model: BertModel, tokenizer: Tokenizer, a: str, b: str | None, long: str = "error") -> EncodedText:
     """Run one text or pair and keep every layer."""
-    encoding = encode_one(tokenizer, a, b, model.config.max_positions, long)
+    encoding = encode_one(tokenizer, a, b, model.config, long)
     batch = pack_sequences([encoding]).to(model.device)
     states = torch.stack(model.encoder.all_layers(batch))  # [L + 1, T, D]
     pooled = None if model.pooler is None else model.pooled(states[-1, :1])[0].float().cpu().numpy()
     return EncodedText(a, b, encoding, states.float().cpu().numpy(), pooled)
 
 
-def encode_one(tokenizer: Tokenizer, a: str, b: str | None, max_length: int, long: str = "error") -> Encoding:
+def encode_one(tokenizer: Tokenizer, a: str, b: str | None, config: BertConfig, long: str = "error") -> Encoding:
     """One encoding of one text or pair; windows make no sense here."""
+    if b is not None:
+        check_pairs(config)
     if long not in ("error", "truncate"):
         raise BertkitError(f"one text is encoded whole here: long must be 'error' or 'truncate', not {long!r}")
-    return tokenizer.encode(a, b, max_length=max_length, long=long)  # type: ignore[arg-type]
+    return tokenizer.encode(a, b, max_length=config.max_positions, long=long)  # type: ignore[arg-type]
+
+
+def check_pairs(config: BertConfig) -> None:
+    """Refuse pairs where the model knows one segment alone."""
+    if config.num_segments < 2:
+        raise BertkitError("this model has one segment (type_vocab_size 1), so it takes single texts and no pairs")
 
 
 @torch.inference_mode()
 def attention_of(model: BertModel, tokenizer: Tokenizer, a: str, b: str | None, long: str = "error") -> AttentionMap:
     """The attention weights of every head, from the plain backend."""
-    encoding = encode_one(tokenizer, a, b, model.config.max_positions, long)
+    encoding = encode_one(tokenizer, a, b, model.config, long)
     batch = pack_sequences([encoding]).to(model.device)
     attention = PlainAttention(batch)
     model.encoder.all_layers(batch, attention)

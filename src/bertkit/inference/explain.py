@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bertkit.corpus.masking import MaskedSequence, MaskingConfig, Replacement, generator
 from bertkit.errors import BertkitError
+from bertkit.inference.encoding import encode_one
 from bertkit.inference.explanation import (
     Choice,
     Explanation,
@@ -69,7 +70,7 @@ def explain(
 ) -> Explanation:
     """Follow one text or pair through the input embeddings, masking, both heads and the loss."""
     config = model.config
-    encoding = tokenizer.encode(a, b, max_length=config.max_positions, long="error")
+    encoding = encode_one(tokenizer, a, b, config)
     masking = masking or MaskingConfig()
     random = RecordingGenerator(generator(seed, 0, 0))  # seed, epoch, example
     masked = _mask(encoding, tokenizer, random, masking) if mask else None

@@ -1,5 +1,8 @@
 """From a name to a Bert: a folder, a TF1 checkpoint or a name on the hub; and from one format to another."""
 
+import json
+import shutil
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,13 @@ from bertkit.model.config import Head
 from bertkit.model.formats import LoadReport, load_model, resolve
 from bertkit.tokenizer import Tokenizer
 
+SENTENCE_FILES = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+    "2_Normalize/config.json",
+)
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -22,31 +32,67 @@ def load(
     dtype: torch.dtype | str | None = None,
     heads: Iterable[Head] | None = None,
     labels: Sequence[str] | None = None,
+    lowercase: bool | None = None,
 ) -> Bert:
     """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one."""
     place = choose_device(device)
-    bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), heads=heads, labels=labels)
+    bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), lowercase=lowercase, heads=heads, labels=labels)
     bert.model.to(place)
     return bert
 
 
-def open_checkpoint(source: str | Path, *, dtype: torch.dtype | None, **options: Any) -> Bert:
-    """A checkpoint on the CPU, in its stored precision where dtype is None."""
+def open_checkpoint(
+    source: str | Path, *, dtype: torch.dtype | None, lowercase: bool | None = None, **options: Any
+) -> Bert:
+    """A checkpoint on the CPU, in its stored precision where dtype is None and its stored casing where lowercase is."""
     if not str(source):
         raise BertkitError(
             "no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit demo` trains a small one)"
         )
     path = resolve(str(source))
     model, report = load_model(path, dtype=dtype, **options)
-    return Bert(model, Tokenizer.load(path if path.is_dir() else path.parent), report)
+    folder = path if path.is_dir() else path.parent
+    warn_of_other_pooling(folder)
+    return Bert(model, Tokenizer.load(folder, lowercase=lowercase), report)
 
 
-def convert(source: str | Path, target: str | Path, *, dtype: str | None = None, **options: Any) -> LoadReport:
+def warn_of_other_pooling(folder: Path) -> None:
+    """Sentence vectors are masked means unless asked otherwise; a folder made for others says so here."""
+    stated = folder / "1_Pooling" / "config.json"
+    try:
+        config = json.loads(stated.read_text(encoding="utf-8"))
+        modes = {name for name, on in config.items() if name.startswith("pooling_mode_") and on is True}
+    except (OSError, ValueError, AttributeError):
+        return
+    for mode, pooling in (("pooling_mode_cls_token", "cls"), ("pooling_mode_max_tokens", "max")):
+        if mode in modes:
+            warnings.warn(
+                f"{folder} was trained for pooling={pooling!r}: embed with that, not with the mean", stacklevel=3
+            )
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    *,
+    dtype: str | None = None,
+    lowercase: bool | None = None,
+    **options: Any,
+) -> LoadReport:
     """Read any checkpoint and write it in another layout, bit for bit unless another dtype is asked for."""
-    bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype))
+    bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype), lowercase=lowercase)
     bert.save(target, **options)
+    carry_along(resolve(str(source)), Path(target))
     assert bert.report is not None  # every opened checkpoint has one
     return bert.report
+
+
+def carry_along(source: Path, target: Path) -> None:
+    """Copy how sentence-transformers pools and normalises, where the source folder says it."""
+    for name in SENTENCE_FILES:
+        if (source / name).is_file():
+            (target / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, target / name)
 
 
 def choose_device(device: str) -> torch.device:
@@ -57,8 +103,9 @@ def choose_device(device: str) -> torch.device:
         place = torch.device(device)
     except RuntimeError:
         raise BertkitError(f"no device is named {device!r}; use cpu, cuda, cuda:1 or auto") from None
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise BertkitError("no CUDA device here; use --device cpu")
+    here = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (place.index or 0) >= here.get(place.type, 0):
+        raise BertkitError(f"no device {device!r} here; use --device cpu or auto")
     return place
 
 

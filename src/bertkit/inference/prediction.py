@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import chunked, run_in_batches
+from bertkit.inference.encoding import check_pairs
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
 from bertkit.tokenizer import Encoding, Tokenizer
@@ -61,7 +62,7 @@ def fill_masks(
 ) -> list[list[FilledMask]]:
     """For every text, each of its [MASK]s with its top_k tokens, or with the given candidates ranked."""
     allowed = None if candidates is None else candidate_ids(tokenizer, candidates)
-    encodings = [tokenizer.encode(text, max_length=model.config.max_positions, long="error") for text in texts]
+    encodings = _encode_whole(model, tokenizer, texts)
     masks = [[row for row, token in enumerate(e.ids) if token == tokenizer.mask_id] for e in encodings]
     for text, rows in zip(texts, masks, strict=True):
         if not rows:
@@ -95,7 +96,8 @@ def candidate_ids(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
 def _rank(
     tokenizer: Tokenizer, probabilities: torch.Tensor, top_k: int, allowed: list[int] | None
 ) -> list[list[Candidate]]:
-    pool = torch.arange(probabilities.shape[1]) if allowed is None else torch.tensor(allowed)
+    # Some models have more rows than their vocabulary has tokens.
+    pool = torch.arange(tokenizer.vocab_size) if allowed is None else torch.tensor(allowed)
     values, places = probabilities[:, pool.to(probabilities.device)].topk(min(top_k, len(pool)), dim=-1)
     ids = pool[places.cpu()]
     rows = zip(ids.tolist(), values.tolist(), strict=True)
@@ -110,7 +112,8 @@ def _place(encoding: Encoding, row: int, candidates: list[Candidate]) -> FilledM
 @torch.inference_mode()
 def next_probabilities(model: BertModel, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
     """P(IsNext) of every pair: [N]."""
-    encodings = [tokenizer.encode(a, b, max_length=model.config.max_positions, long="error") for a, b in pairs]
+    check_pairs(model.config)
+    encodings = _encode_whole(model, tokenizer, pairs)
 
     def run(batch: PackedBatch, _: list[int]) -> list[float]:
         logits = model.nsp_logits(model.encoder(batch, rows=batch.cls_rows))
@@ -144,6 +147,13 @@ def _masked_log_probabilities(
         return chosen
 
     return run_in_batches(copies, run, model.device)
+
+
+def _encode_whole(
+    model: BertModel, tokenizer: Tokenizer, texts: Sequence[str] | Sequence[tuple[str, str]]
+) -> list[Encoding]:
+    """One encoding a text or pair; one that is too long is an error, since cutting could lose what is asked about."""
+    return [first for (first,) in tokenizer.encode_batch(texts, max_length=model.config.max_positions, long="error")]
 
 
 @dataclass(frozen=True)

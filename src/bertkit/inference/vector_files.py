@@ -6,15 +6,15 @@ A file is written aside and renamed when complete, so that a stopped run leaves 
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
 from bertkit.errors import BertkitError
-from bertkit.inference.batching import chunked
 from bertkit.inference.bert import Bert
-from bertkit.inference.embedding import CHUNK, LayerChoice, Vectors
+from bertkit.inference.embedding import EmbedOptions, LayerChoice, Vectors, check_layer, text_chunks
 
 
 class VectorWriter(Protocol):
@@ -36,17 +36,18 @@ def embed_to_file(
     """Embed texts into a file by its ending; returns how many vectors of how many dimensions were written."""
     if output.suffix not in WRITERS:
         raise BertkitError(f"cannot write vectors to {output.name!r}; end it in {', '.join(WRITERS)}")
-    width = bert.embedding_size(options.get("layer", -1))
+    chosen = check_options(bert, options)
+    width = bert.embedding_size(chosen.layer)
     partial = output.with_name(output.name + ".partial")
     try:
-        writer = WRITERS[output.suffix](partial, width, options.get("dtype", "float32"))
-        count = write_vectors(bert, texts, writer, progress=progress, **options)
-        writer.close()
+        with closing(WRITERS[output.suffix](partial, width, chosen.dtype)) as writer:
+            count = write_vectors(bert, texts, writer, progress=progress, **options)
         os.replace(partial, output)
     except OSError as error:
         raise BertkitError(f"cannot write {output}: {error.strerror or error}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
     return count, width
 
 
@@ -59,11 +60,19 @@ def write_vectors(
     **options: Any,
 ) -> int:
     """Feed a writer chunk after chunk; returns the number of vectors."""
+    check_options(bert, options)
     count = 0
-    for chunk in chunked(texts, CHUNK):
+    for chunk in text_chunks(texts):
         writer.write(chunk, bert.embed(chunk, progress=progress, **options))
         count += len(chunk)
     return count
+
+
+def check_options(bert: Bert, options: dict[str, Any]) -> EmbedOptions:
+    """Refuse bad options before any text is read."""
+    chosen = EmbedOptions(**options)
+    check_layer(chosen.layer, bert.config.num_layers)
+    return chosen
 
 
 def parse_layer(layer: str) -> LayerChoice:

@@ -44,7 +44,15 @@ class BertConfig:
     problem: Problem = "single_label"
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions"):
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "intermediate_size",
+            "max_positions",
+            "num_segments",
+        ):
             if getattr(self, name) < 1:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.hidden_size % self.num_heads:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -18,8 +19,7 @@ OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 
 def read_texts(source: str, field: str = "text") -> Iterator[str]:
     """Every line's text ("-" is standard input); an empty line is an empty text, so that lines and results match."""
-    path = Path(source)
-    suffixes = [suffix for suffix in path.suffixes if suffix not in OPENERS]
+    suffixes = [suffix.lower() for suffix in Path(source).suffixes if suffix.lower() not in OPENERS]
     as_json = bool(suffixes) and suffixes[-1] in (".jsonl", ".ndjson")
     for number, line in enumerate(_lines(source), start=1):
         yield _json_text(line, field, source, number) if as_json else line
@@ -33,13 +33,16 @@ def chosen_texts(arguments: list[str] | None, file: str | None, field: str = "te
 
 
 def _lines(source: str) -> Iterator[str]:
+    number = 1
     with _open(source) as stream:
         try:
-            for number, raw in enumerate(stream, start=1):  # noqa: B007 - the number is read in the handler
-                yield raw.decode("utf-8").rstrip("\r\n")
+            for raw in stream:
+                # utf-8-sig drops the byte order mark that some editors put before the first line
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                number += 1
         except UnicodeDecodeError as error:
             raise BertkitError(f"{source}, line {number}: not UTF-8 ({error.reason}); convert it first") from None
-        except (EOFError, OSError, lzma.LZMAError) as error:
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             raise BertkitError(f"{source}: cannot be read to its end ({error}); is it complete?") from None
 
 
@@ -47,16 +50,19 @@ def _open(source: str) -> IO[bytes]:
     if source == "-":
         return sys.stdin.buffer
     path = Path(source)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         raise BertkitError(f"no file {source}; name a .txt or .jsonl file, or - for standard input")
-    opener = OPENERS.get(path.suffix)
-    return path.open("rb") if opener is None else opener(path, "rb")  # type: ignore[operator]
+    try:
+        opener = OPENERS.get(path.suffix.lower())
+        return path.open("rb") if opener is None else opener(path, "rb")  # type: ignore[operator]
+    except OSError as error:
+        raise BertkitError(f"{source} cannot be opened: {error.strerror or error}") from None
 
 
 def _json_text(line: str, field: str, source: str, number: int) -> str:
     try:
         text = json.loads(line)[field]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise BertkitError(f'{source}, line {number}: not a JSON object with the field "{field}"') from None
     if not isinstance(text, str):
         raise BertkitError(f'{source}, line {number}: the field "{field}" is not text')

@@ -60,7 +60,7 @@ def infer_lowercase(tokens: Iterable[str], source: str) -> tuple[bool, str | Non
         return not evidence.looks_cased, None
     return True, (
         f"{source} does not say whether the model is cased and its vocabulary is unclear ({evidence.num_capital} "
-        f"pieces with capitals, {evidence.num_small} without); taken as uncased, pass lowercase=False if it is cased"
+        f"pieces with capitals, {evidence.num_small} without); taken as uncased, pass lowercase=False (or convert --cased) if it is cased"
     )
 
 
@@ -70,12 +70,12 @@ def casing_conflict(tokens: Iterable[str], *, lowercase: bool, source: str) -> s
     if lowercase and evidence.looks_cased:
         return (
             f"{source} is read as uncased, but it has {evidence.num_capital:,} pieces with capitals that lower-cased "
-            "text can never give; if the model is cased, pass lowercase=False"
+            "text can never give; if the model is cased, pass lowercase=False (or convert --cased)"
         )
     if not lowercase and evidence.looks_lowercase:
         return (
             f"{source} is read as cased, but it has no piece with a capital, so capitalised words become [UNK]; "
-            "if the model is uncased, pass lowercase=True"
+            "if the model is uncased, pass lowercase=True (or convert --uncased)"
         )
     return None
 

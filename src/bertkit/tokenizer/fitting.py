@@ -62,7 +62,7 @@ def fit_long(frame: Frame, raw_a: tk.Encoding, raw_b: tk.Encoding | None, limit:
     if limit.long == "error":
         raise LongTextError(
             f"{name} has {num_a + num_b + num_special} tokens, special tokens included, and the limit is "
-            f"{limit.max_length}; shorten it, or choose long='truncate' or long='window'"
+            f"{limit.max_length}; shorten it, or choose long='truncate' or 'window' (--long) where that is offered"
         )
     room = limit.max_length - num_special
     if limit.long == "truncate":

@@ -1,6 +1,6 @@
 """The training loop: batches in, a trained model and the journal of its losses out.
 
-AdamW as the paper has it: decoupled decay but none on biases and LayerNorms, linear warm-up and linear decay,
+AdamW as the original code has it: decoupled decay, none on biases and LayerNorms, linear warm-up and linear decay,
 gradients clipped to norm 1.
 """
 

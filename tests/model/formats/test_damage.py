@@ -185,8 +185,25 @@ def test_integers_are_no_weights(folder: Path) -> None:
 
 def test_values_that_are_not_finite_are_noted(folder: Path) -> None:
     rewrite(folder, lambda tensors: tensors["bert.pooler.dense.bias"].fill_(float("nan")))
-    notes = load_model(folder)[1].notes
-    assert any("NaN" in note and "bert.pooler.dense.bias" in note for note in notes)
+    report = load_model(folder)[1]
+    assert report.broken == ("bert.pooler.dense.bias",)
+    assert "NaN or infinite values in: bert.pooler.dense.bias" in report.lines()
+
+
+def test_values_that_half_precision_cannot_hold_are_refused(folder: Path) -> None:
+    rewrite(folder, lambda tensors: tensors["bert.pooler.dense.bias"].fill_(70_000.0))
+    with pytest.raises(BertkitError) as caught:
+        load_model(folder, dtype=torch.float16)
+    assert_one_line(caught.value, "model.safetensors", "too large for float16; use bfloat16")
+    assert load_model(folder, dtype=torch.bfloat16)[1].broken == ()
+
+
+def test_a_config_of_another_width_is_no_factorised_embedding(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 48}))
+    with pytest.raises(BertkitError) as caught:
+        load_model(folder)
+    assert_one_line(caught.value, "model.safetensors", "but config.json makes it")
 
 
 @pytest.fixture

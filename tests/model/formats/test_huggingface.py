@@ -174,7 +174,7 @@ def test_sentence_transformers_reads_what_bertkit_writes(tmp_path: Path) -> None
     vectors = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(["abc d", "j"], convert_to_tensor=True)
     batch = pack([tokenizer("abc d")["input_ids"], tokenizer("j")["input_ids"]])
     ours = torch.stack([rows.mean(0) for rows in batch.split(our_outputs(model, batch)["hidden"])])
-    assert float((vectors - ours).abs().max()) < TOLERANCE
+    assert (vectors - ours).abs().max().item() < TOLERANCE
 
 
 def test_sizes_of_the_peer_are_those_of_the_model(tmp_path: Path) -> None:

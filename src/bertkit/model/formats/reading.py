@@ -24,6 +24,7 @@ from bertkit.model.formats.report import LoadReport
 from bertkit.model.formats.stored import Stored, locate, read_stored
 
 MAX_NAMES = 3  # in an error
+FIRST_QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
 
 def load_model(
@@ -48,7 +49,10 @@ def load_model(
     report = _report(stored, taken, plan, model)
     # Tensors of several dtypes cannot be multiplied: the narrowest that holds them all.
     kept = dtype or reduce(torch.promote_types, (tensor.dtype for tensor in taken.values()))
-    model.load_state_dict(_assemble(names, taken, kept), strict=False, assign=True)
+    state = _assemble(names, taken, kept)
+    if not report.broken and (overflown := [name for name, t in state.items() if not _is_finite(t)]):
+        raise BertkitError(f"{location.weights}: {overflown[0]} has values too large for {_plain(kept)}; use bfloat16")
+    model.load_state_dict(state, strict=False, assign=True)
     for head in plan.fresh:
         _initialise(getattr(model, head), plan.config.initializer_range, kept)
     return model.eval(), report
@@ -68,9 +72,8 @@ class _Unfilled(TorchFunctionMode):
 def _check_layers(stored: Stored, config: BertConfig) -> None:
     """Refuse what is no plain BERT or has fewer layers than its config says."""
     path, names = stored.location.weights, stored.tensors.keys()
-    embeddings = stored.tensors.get(TOKEN_EMBEDDINGS)
     projected = [name for name in (*names, *stored.unread) if "embedding_hidden_mapping_in" in name]
-    if projected or (embeddings is not None and embeddings.dim() == 2 and embeddings.shape[1] < config.hidden_size):
+    if projected or _width(stored, TOKEN_EMBEDDINGS) < _width(stored, FIRST_QUERY):
         raise BertkitError(
             f"{path}: its embeddings are factorised (narrower than hidden_size); bertkit reads plain BERT"
         )
@@ -81,6 +84,11 @@ def _check_layers(stored: Stored, config: BertConfig) -> None:
     if max(layers) + 1 < config.num_layers:
         counts = f"{max(layers) + 1} layers, but {stored.location.config.name} says {config.num_layers}"
         raise BertkitError(f"{path} has {counts}: it is incomplete, or the config is another model's")
+
+
+def _width(stored: Stored, name: str) -> int:
+    tensor = stored.tensors.get(name)
+    return 0 if tensor is None or tensor.dim() != 2 else tensor.shape[1]
 
 
 def _check_missing(stored: Stored, names: list[Name]) -> None:
@@ -136,11 +144,9 @@ def _initialise(head: nn.Module, std: float, dtype: torch.dtype) -> None:
 
 
 def _report(stored: Stored, taken: dict[str, Tensor], plan: Plan, model: nn.Module) -> LoadReport:
-    location, notes = stored.location, list(plan.notes)
+    location = stored.location
     dtypes = sorted({_plain(tensor.dtype) for tensor in taken.values()})
     broken = [name for name, tensor in taken.items() if not _is_finite(tensor)]
-    if broken:
-        notes.append(f"{len(broken)} tensors hold NaN or infinite values, the first {broken[0]}")
     return LoadReport(
         source=str(location.weights),
         format=location.kind,
@@ -151,7 +157,8 @@ def _report(stored: Stored, taken: dict[str, Tensor], plan: Plan, model: nn.Modu
         heads=tuple(head for head in plan.config.heads if head not in plan.fresh),
         new=tuple(_described(head, plan.config) for head in plan.fresh),
         ignored=(*stored.tensors, *stored.unread),
-        notes=tuple(notes),
+        broken=tuple(broken),
+        notes=plan.notes,
     )
 
 

@@ -21,6 +21,7 @@ class LoadReport:
     heads: tuple[Head, ...]  # found in the file and loaded
     new: tuple[str, ...] = ()  # heads that the file does not have, freshly initialised as asked
     ignored: tuple[str, ...] = ()  # tensors of the file that the model has no place for
+    broken: tuple[str, ...] = ()  # tensors that hold NaN or infinite values in the file
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -33,11 +34,16 @@ class LoadReport:
         if self.new:
             lines.append(f"new, as asked, to be trained before use: {', '.join(self.new)}")
         if self.ignored:
-            shown = ", ".join(self.ignored[:MAX_NAMES])
-            more = f" and {len(self.ignored) - MAX_NAMES} more" if len(self.ignored) > MAX_NAMES else ""
-            lines.append(f"ignored, not part of this model: {shown}{more}")
+            lines.append(f"ignored, not part of this model: {_some(self.ignored)}")
+        if self.broken:
+            lines.append(f"NaN or infinite values in: {_some(self.broken)}")
         return lines + [f"note: {note}" for note in self.notes]
 
     def to_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

@@ -1,0 +1,116 @@
+"""The program itself: its verbs, its exit codes, and what it says where."""
+
+import errno
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from huggingface_hub import constants
+
+from bertkit.cli.main import main
+from tests.cli.running import command, environment, refusal, refused, run, spawn
+
+VERBS = ("demo", "explain", "fill-mask", "next-sentence", "embed", "words", "inspect", "info", "convert")
+
+
+def test_help_names_every_verb_and_every_verb_has_an_example() -> None:
+    shown, _ = run("--help")
+    for verb in VERBS:
+        assert verb in shown
+        assert f"Example: bertkit {verb}" in " ".join(run(verb, "--help")[0].split())
+
+
+@pytest.mark.parametrize("arguments", [("fill-musk", "x"), ("info", "--jsn"), ("fill-mask",), ("convert", "only-one")])
+def test_what_cannot_be_parsed_is_code_2_and_no_traceback(arguments: tuple[str, ...]) -> None:
+    result = spawn(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == b""
+    assert b"Usage" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("fill-mask", "[MASK]"), ("next-sentence", "a", "b"), ("embed", "a"), ("info",), ("inspect", "a")]
+)
+def test_no_model_named(arguments: tuple[str, ...]) -> None:
+    assert "--model" in refusal(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [("fill-mask", "[MASK]"), ("next-sentence", "a", "b"), ("embed", "a"), ("info",)])
+def test_a_folder_that_does_not_exist(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent")
+    assert absent in refusal(*arguments, "-m", absent)
+    assert absent in refusal("convert", absent, str(tmp_path / "target"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    assert f"{tmp_path} holds no weights" in refusal("info", "-m", str(tmp_path))
+
+
+def test_a_hub_name_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    said = refusal("info", "-m", "google-bert/bert-base-uncased")
+    assert "no folder google-bert/bert-base-uncased here, and the hub could not be reached" in said
+
+
+def test_the_model_may_come_from_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTKIT_MODEL", str(folder))
+    assert "4 layers" in run("info")[0]
+
+
+def test_refused_as_a_program_of_its_own(tmp_path: Path) -> None:
+    result = spawn("info", "-m", str(tmp_path / "absent"))
+    assert result.stdout == b""
+    assert "absent" in refused(result.returncode, result.stderr.decode())
+
+
+class FullDisk(io.StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("arguments", [("info", "--json"), ("embed", "a"), ("fill-mask", "[MASK]")])
+def test_no_room_for_the_output(arguments: tuple[str, ...], folder: Path) -> None:
+    said = io.StringIO()
+    with (
+        patch.object(sys, "argv", ["bertkit", *arguments, "-m", str(folder)]),
+        redirect_stdout(FullDisk()),
+        redirect_stderr(said),
+        pytest.raises(SystemExit) as stopped,
+    ):
+        main()
+    assert "No space left on device" in refused(stopped.value.code, said.getvalue())
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_system_that_knows_only_ascii(more: tuple[str, ...], folder: Path) -> None:
+    written = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    with (
+        patch.object(sys, "argv", ["bertkit", "next-sentence", "-m", str(folder), "é", "中文", *more]),
+        redirect_stdout(written),
+        pytest.raises(SystemExit) as stopped,
+    ):
+        main()
+    assert not stopped.value.code
+    written.seek(0)
+    assert "中文".encode() in written.buffer.read()
+
+
+def test_a_reader_that_has_seen_enough(folder: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many.txt"
+    many.write_text("the dog\n" * 5000)
+    arguments = command("embed", "-m", str(folder), "-f", str(many))
+    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline().startswith(b'{"text": "the dog"')
+        program.stdout.close()
+        assert program.stderr.read() == b""
+        assert program.wait() == 1
