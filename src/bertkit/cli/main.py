@@ -17,6 +17,7 @@ from bertkit.cli.fill_mask import fill_mask
 from bertkit.cli.info import info
 from bertkit.cli.inspect import inspect
 from bertkit.cli.next_sentence import next_sentence
+from bertkit.cli.vocab import app as vocab
 from bertkit.cli.words import words
 from bertkit.errors import BertkitError
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 
 for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, info, convert):
     app.command(verb.__name__.replace("_", "-"))(verb)
+app.add_typer(vocab, name="vocab")
 
 
 def main() -> None:

@@ -1,26 +1,21 @@
-"""Texts from a file or from standard input, one at a time: .txt by lines, .jsonl by a field; plain or .gz or .xz.
+"""Texts from a file or from standard input, one at a time: .txt by lines, .jsonl by a field; plain or packed.
 
 Nothing is skipped in silence: a broken line stops with its number.
 """
 
-import gzip
 import json
-import lzma
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from bertkit.errors import BertkitError
-
-OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+from bertkit.text.files import inner_suffix, open_bytes, unpacking_errors
 
 
 def read_texts(source: str, field: str = "text") -> Iterator[str]:
     """Every line's text ("-" is standard input); an empty line is an empty text, so that lines and results match."""
-    suffixes = [suffix.lower() for suffix in Path(source).suffixes if suffix.lower() not in OPENERS]
-    as_json = bool(suffixes) and suffixes[-1] in (".jsonl", ".ndjson")
+    as_json = inner_suffix(Path(source)) in (".jsonl", ".ndjson")
     for number, line in enumerate(_lines(source), start=1):
         yield _json_text(line, field, source, number) if as_json else line
 
@@ -42,7 +37,7 @@ def _lines(source: str) -> Iterator[str]:
                 number += 1
         except UnicodeDecodeError as error:
             raise BertkitError(f"{source}, line {number}: not UTF-8 ({error.reason}); convert it first") from None
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        except unpacking_errors(Path(source)) as error:
             raise BertkitError(f"{source}: cannot be read to its end ({error}); is it complete?") from None
 
 
@@ -52,11 +47,7 @@ def _open(source: str) -> IO[bytes]:
     path = Path(source)
     if not path.exists() or path.is_dir():
         raise BertkitError(f"no file {source}; name a .txt or .jsonl file, or - for standard input")
-    try:
-        opener = OPENERS.get(path.suffix.lower())
-        return path.open("rb") if opener is None else opener(path, "rb")  # type: ignore[operator]
-    except OSError as error:
-        raise BertkitError(f"{source} cannot be opened: {error.strerror or error}") from None
+    return open_bytes(path)
 
 
 def _json_text(line: str, field: str, source: str, number: int) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 import tokenizers as tk
 
 from bertkit.errors import BertkitError
+from bertkit.tokenizer.counting import Progress, count_words
 from bertkit.tokenizer.encoding import SpecialTokens
 from bertkit.tokenizer.folder import Stored
-from bertkit.tokenizer.inputs import explain_refusal
 from bertkit.tokenizer.pipeline import complete_spec, new_spec
 from bertkit.tokenizer.wordpiece import Tokenizer
 
@@ -24,38 +24,36 @@ MIN_FREQUENCY = 2
 MAX_WORD_LENGTH = 100  # longer words become [UNK], so nothing is learned from them
 
 
-def train_vocabulary(lines: Iterable[str], *, size: int, lowercase: bool) -> Tokenizer:
-    """Learn a WordPiece vocabulary of at most `size` tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4."""
+def train_vocabulary(
+    lines: Iterable[str],
+    *,
+    size: int,
+    lowercase: bool,
+    num_unused: int = 0,
+    num_workers: int = 1,
+    progress: Progress | None = None,
+) -> Tokenizer:
+    """Learn a WordPiece vocabulary of at most `size` tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
+
+    `num_unused` rows [unused0], [unused1], ... follow them, for words that are added later. `progress` is called with
+    the number of lines counted. Workers are processes of their own: guard scripts with `if __name__ == "__main__"`.
+    """
     special = SpecialTokens()
-    if size <= len(special.all()):
-        raise BertkitError(
-            f"a vocabulary of {size} tokens has no room beside the five special tokens; choose a larger size"
-        )
-    counts = count_words(lines, lowercase=lowercase)
+    first = [*special.all(), *(f"[unused{index}]" for index in range(num_unused))]
+    if size <= len(first):
+        beside = f"the five special tokens{f' and {num_unused} unused ones' if num_unused else ''}"
+        raise BertkitError(f"a vocabulary of {size} tokens has no room beside {beside}; choose a larger size")
+    counts = count_words(lines, lowercase=lowercase, num_workers=num_workers, progress=progress)
+    for word in [word for word in counts if len(word) > MAX_WORD_LENGTH]:
+        del counts[word]
     if not counts:
         raise BertkitError("there is no word to learn a vocabulary from; give some text")
-    alphabet = choose_alphabet(counts, size - len(special.all()))
-    tokens = join_pieces(counts, [*special.all(), *alphabet], size)
+    alphabet = choose_alphabet(counts, size - len(first))
+    tokens = join_pieces(counts, [*first, *alphabet], size)
     spec = new_spec(tokens, "the learned vocabulary")
     spec["normalizer"]["lowercase"] = lowercase
     spec = complete_spec(spec, special, "the learned vocabulary")
     return Tokenizer(Stored(spec, special, None, "given by the caller"), "the learned vocabulary")
-
-
-def count_words(lines: Iterable[str], *, lowercase: bool) -> Counter[str]:
-    """How often each word occurs, cut as the tokenizer will cut it."""
-    normalizer = tk.normalizers.BertNormalizer(lowercase=lowercase)
-    splitter = tk.pre_tokenizers.BertPreTokenizer()
-    counts: Counter[str] = Counter()
-    for line in lines:
-        try:
-            pieces = splitter.pre_tokenize_str(normalizer.normalize_str(line))
-        except (TypeError, UnicodeEncodeError):
-            if refusal := explain_refusal([line]):
-                raise refusal from None
-            raise
-        counts.update(word for word, _ in pieces if len(word) <= MAX_WORD_LENGTH)
-    return counts
 
 
 def choose_alphabet(counts: Counter[str], room: int) -> list[str]:

@@ -8,7 +8,7 @@ Nothing here changes after construction, so one Tokenizer serves many threads.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -163,6 +163,25 @@ class Tokenizer:
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids alone, without special tokens and without any limit: the fastest way, for whole corpora."""
         return [raw.ids for raw in self._run(texts, offsets=False)]
+
+    def split_words(self, text: str) -> list[str]:
+        """The words of a text as the vocabulary would spell them: normalized, cut at spaces and marks, not in pieces."""
+        try:
+            normal = self._backend.normalizer.normalize_str(text) if self._backend.normalizer else text
+            cutter = self._backend.pre_tokenizer
+            return [word for word, _ in cutter.pre_tokenize_str(normal)] if cutter else [normal]
+        except (TypeError, UnicodeEncodeError):
+            if refusal := explain_refusal([text]):
+                raise refusal from None
+            raise
+
+    def with_words(self, rows: Mapping[int, str]) -> Tokenizer:
+        """The same tokenizer with these words at these ids, in place of [unused] rows or after the last token."""
+        vocab = {token: index for token, index in self._stored.spec["model"]["vocab"].items() if index not in rows}
+        model = {**self._stored.spec["model"], "vocab": vocab | {word: index for index, word in rows.items()}}
+        source = "the extended vocabulary"
+        spec = pipeline.complete_spec({**self._stored.spec, "model": model}, self.special, source)
+        return Tokenizer(replace(self._stored, spec=spec), source)
 
     def _encode(self, texts: Sequence[Text], limit: Limit) -> list[list[Encoding]]:
         flat, paired = flatten(texts)

@@ -1,0 +1,81 @@
+"""Which files a path means, how they are opened, and lines that stay bounded."""
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.errors import BertkitError
+from bertkit.text import files
+from bertkit.text.files import find_files, kind_of, numbered_lines, open_bytes, open_seekable
+from tests.text.packing import PACKERS
+
+
+def test_folders_are_searched_in_a_fixed_order(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.jsonl.gz", "deep/c.PARQUET", "deep/d.md", ".hidden/e.txt", ".f.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    found = [str(file.relative_to(tmp_path)) for file in find_files([tmp_path, tmp_path / "b.txt"])]
+    assert found == ["a.jsonl.gz", "b.txt", "deep/c.PARQUET"]
+    assert find_files([tmp_path / "b.txt", tmp_path])[0] == tmp_path / "b.txt", "files come first where named first"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.txt", "txt"),
+        ("a.TXT.XZ", "txt"),
+        ("a.b.ndjson.zst", "jsonl"),
+        ("a.jsonl", "jsonl"),
+        ("a.parquet", "parquet"),
+    ],
+)
+def test_the_name_says_what_a_file_is(name: str, kind: str) -> None:
+    assert kind_of(Path(name)) == kind
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"")
+    with pytest.raises(BertkitError, match="no ending that says"):
+        find_files([tmp_path / "a.pdf"])
+    with pytest.raises(BertkitError, match=r"holds no \.txt"):
+        find_files([tmp_path])
+    with pytest.raises(BertkitError, match="no file or folder"):
+        find_files([tmp_path / "gone"])
+    with pytest.raises(BertkitError, match="cannot be opened"):
+        open_bytes(tmp_path / "gone.txt")
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_packed_files_are_unpacked(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACKERS[ending](b"one\n") + PACKERS[ending](b"two\n"))  # two frames, as parallel packers write
+    with open_bytes(path) as stream:
+        assert stream.readline() == b"one\n"
+        assert stream.read() == b"two\n"
+    with open_seekable(path) as stream:
+        stream.seek(-4, io.SEEK_END)
+        assert stream.read() == b"two\n"
+
+
+def test_without_a_zstd_library_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "zstd_library", lambda: None)
+    (tmp_path / "a.txt.zst").write_bytes(b"")
+    with pytest.raises(BertkitError, match="pip install zstandard") as caught:
+        open_bytes(tmp_path / "a.txt.zst")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@given(st.lists(st.text("aé中 \U0001f600", max_size=40)), st.integers(16, 40), st.booleans())
+def test_long_lines_come_in_parts_that_join(lines: list[str], limit: int, last_end: bool) -> None:
+    content = "\n".join(lines).encode() + b"\n" * last_end
+    joined: dict[int, bytes] = {}
+    for number, part, whole in numbered_lines(io.BytesIO(content), limit):
+        assert len(part) <= limit
+        part.decode()  # never cut inside a character
+        assert not whole or number not in joined
+        joined[number] = joined.get(number, b"") + part
+    expected = dict(enumerate(io.BytesIO(content).read().split(b"\n"), start=1))
+    assert [joined.get(number, b"") for number in expected] == list(expected.values())
