@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import binomtest, ks_2samp
 
 from bertkit.corpus.masking import generator
-from bertkit.corpus.pairs import NUM_SPECIAL, PairConfig, draw_pairs, truncate_pair
+from bertkit.corpus.pairs import NUM_SPECIAL, PairConfig, Side, draw_pairs, truncate_pair
+from bertkit.corpus.random import draw_uniform, make_keys
 from bertkit.errors import BertkitError
 
 # token = 1000 x document + its place in the document, so that a token tells where it came from
@@ -42,15 +43,56 @@ def test_the_unused_half_goes_back() -> None:
     assert seen == {token for document in DOCUMENTS for sentence in document for token in sentence}
 
 
+def side(sentences: list[int], count: int) -> Side:
+    """The same side `count` times, from its sentences' lengths."""
+    total, first, last = (np.full(count, number) for number in (sum(sentences), sentences[0], sentences[-1]))
+    return Side(np.zeros(count, dtype=np.int64), total, first, last)
+
+
+def cut(a: list[int], b: list[int], room: int, count: int = 1000) -> tuple[np.ndarray, ...]:
+    return truncate_pair(
+        side(a, count), side(b, count), room, draw_uniform(make_keys(1), np.arange(2 * count)).reshape(2, -1)
+    )
+
+
 def test_truncation_takes_from_both_ends_of_the_longer_side() -> None:
-    a, b = list(range(100)), list(range(100, 110))
-    truncate_pair(a, b, 40, np.random.default_rng(0))
-    assert len(a) == 30
-    assert b == list(range(100, 110))
-    assert a == list(range(a[0], a[-1] + 1))
-    assert 0 < a[0] < 70
+    a_starts, a_lengths, b_starts, b_lengths = cut([100], [10], 40)
+    assert (a_lengths == 30).all()
+    assert (b_lengths == 10).all()
+    assert (b_starts == 0).all()
+    assert a_starts.min() == 0
+    assert a_starts.max() == 70
+    assert abs(a_starts.mean() - 35) < 3
+
+
+def test_two_long_sides_share_the_room() -> None:
+    _, a_lengths, _, b_lengths = cut([90], [80], 125)
+    assert (a_lengths == 63).all()
+    assert (b_lengths == 62).all()
+
+
+def test_truncation_takes_no_sentence_whole() -> None:
+    a_starts, a_lengths, b_starts, b_lengths = cut([5, 100, 5], [4, 56], 125)
+    assert (a_starts < 5).all()
+    assert (a_starts + a_lengths > 105).all()
+    assert (b_starts < 4).all()
+    assert (b_starts + b_lengths > 4).all()
+    assert (a_lengths + b_lengths == 125).all()
+
+
+def test_what_fits_is_left_alone() -> None:
+    a_starts, a_lengths, b_starts, b_lengths = cut([20, 30], [40], 125)
+    assert (a_starts + b_starts == 0).all()
+    assert (a_lengths + b_lengths == 90).all()
 
 
 def test_one_document_has_no_strangers() -> None:
     with pytest.raises(BertkitError, match="at least two"):
         list(draw_pairs(DOCUMENTS[:1], PairConfig(), generator(1)))
+
+
+def test_bad_shares_and_lengths_are_refused() -> None:
+    with pytest.raises(BertkitError, match="8 or more"):
+        PairConfig(max_length=4)
+    with pytest.raises(BertkitError, match="short_share is 2"):
+        PairConfig(short_share=2)

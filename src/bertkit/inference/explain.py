@@ -41,20 +41,6 @@ from bertkit.tasks.pretraining import (
 from bertkit.tokenizer import Encoding, Tokenizer
 
 
-class RecordingGenerator(np.random.Generator):
-    """A generator that remembers its uniform numbers, so that masking's own draws can be shown."""
-
-    def __init__(self, source: np.random.Generator) -> None:
-        super().__init__(source.bit_generator)
-        self.draws: list[float] = []
-
-    def random(self, *args: Any, **options: Any) -> Any:
-        """As numpy's, remembered."""
-        drawn = super().random(*args, **options)
-        self.draws.extend(np.ravel(drawn).tolist())
-        return drawn
-
-
 @torch.inference_mode()
 def explain(
     model: BertModel,
@@ -72,14 +58,14 @@ def explain(
     config = model.config
     encoding = encode_one(tokenizer, a, b, config)
     masking = masking or MaskingConfig()
-    random = RecordingGenerator(generator(seed, 0, 0))  # seed, epoch, example
+    random = generator(seed, 0, 0)  # seed, epoch, example
     masked = _mask(encoding, tokenizer, random, masking) if mask else None
     inputs = pack([_seen_ids(encoding, masked)], [encoding.segment_ids])
     batch = _pretraining_batch(inputs, masked, None if b is None else is_next).to(model.device)
     with _evaluating(model):
         embeddings = _embeddings(model, batch.inputs)
         losses = pretraining_losses(model, batch)
-    choices = _choices(tokenizer, masked, random.draws, losses.mlm_logits, top_k) if masked else []
+    choices = _choices(tokenizer, masked, losses.mlm_logits, top_k) if masked else []
     pair = _next_sentence(losses, is_next) if b is not None and model.nsp is not None else None
     return Explanation(
         text_a=a,
@@ -150,10 +136,8 @@ def _pieces(encoding: Encoding, tokenizer: Tokenizer, seen_ids: list[int]) -> li
     ]
 
 
-def _choices(
-    tokenizer: Tokenizer, masked: MaskedSequence, draws: list[float], logits_MV: Tensor, top_k: int
-) -> list[Choice]:
-    rows = zip(masked.positions, masked.targets, masked.replacements, draws, strict=True)
+def _choices(tokenizer: Tokenizer, masked: MaskedSequence, logits_MV: Tensor, top_k: int) -> list[Choice]:
+    rows = zip(masked.positions, masked.targets, masked.replacements, masked.draws.tolist(), strict=True)
     log_probabilities = logits_MV.float().log_softmax(-1) if logits_MV.numel() else None
     return [
         Choice(

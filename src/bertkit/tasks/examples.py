@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertkit.corpus.masking import MaskedSequence, MaskingConfig, mask_tokens
+from bertkit.corpus.masking import MaskedSequence, MaskingConfig, mask_batch, mask_tokens
 from bertkit.corpus.pairs import SentencePair
 from bertkit.model.packed import pack
 from bertkit.tasks.pretraining import IS_NEXT, NOT_NEXT, PretrainingBatch
@@ -36,9 +37,14 @@ def mask_input(
     masking: MaskingConfig | None = None,
 ) -> MaskedSequence:
     """Draw the masks of one model input; special tokens are never masked."""
-    maskable = ~np.isin(token_ids, list(tokenizer.special_ids))
     return mask_tokens(
-        token_ids, maskable, mask_id=tokenizer.mask_id, ordinary_ids=ordinary, random=random, config=masking
+        token_ids,
+        _maskable(token_ids, tokenizer),
+        mask_id=tokenizer.mask_id,
+        ordinary_ids=ordinary,
+        random=random,
+        config=masking,
+        continues=_continues(token_ids, tokenizer, masking),
     )
 
 
@@ -50,9 +56,63 @@ def make_example(
     masking: MaskingConfig | None = None,
 ) -> PretrainingExample:
     """Frame a pair with special tokens and draw its masks."""
-    ids = np.array([tokenizer.cls_id, *pair.a, tokenizer.sep_id, *pair.b, tokenizer.sep_id], dtype=np.int64)
-    segments = [0] * (len(pair.a) + 2) + [1] * (len(pair.b) + 1)
-    return PretrainingExample(mask_input(ids, tokenizer, ordinary, random, masking), segments, pair.is_next)
+    return make_examples([pair], tokenizer, ordinary, random, masking)[0]
+
+
+def make_examples(
+    pairs: Sequence[SentencePair],
+    tokenizer: Tokenizer,
+    ordinary: NDArray[np.int64],
+    random: np.random.Generator,
+    masking: MaskingConfig | None = None,
+) -> list[PretrainingExample]:
+    """Frame pairs with special tokens and draw the masks of all of them at once."""
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    framed = [[cls, *pair.a, sep, *pair.b, sep] for pair in pairs]
+    offsets = np.cumsum([0, *map(len, framed)])
+    ids = np.array([token for tokens in framed for token in tokens], dtype=np.int64)
+    masked = mask_batch(
+        ids,
+        _maskable(ids, tokenizer),
+        offsets,
+        random.integers(1 << 63, size=len(pairs), dtype=np.uint64),
+        mask_id=tokenizer.mask_id,
+        ordinary_ids=ordinary,
+        config=masking or MaskingConfig(),
+        continues=_continues(ids, tokenizer, masking),
+    )
+    parts = zip(pairs, _split(masked, offsets), strict=True)
+    return [
+        PretrainingExample(part, [0] * (len(pair.a) + 2) + [1] * (len(pair.b) + 1), pair.is_next)
+        for pair, part in parts
+    ]
+
+
+def _maskable(token_ids: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.bool_]:
+    return ~np.isin(token_ids, list(tokenizer.special_ids))
+
+
+def _continues(
+    token_ids: NDArray[np.int64], tokenizer: Tokenizer, masking: MaskingConfig | None
+) -> NDArray[np.bool_] | None:
+    if masking is None or not masking.whole_word:
+        return None
+    return np.array([tokenizer.tokens[token].startswith("##") for token in token_ids.tolist()], dtype=np.bool_)
+
+
+def _split(masked: MaskedSequence, offsets: NDArray[np.int64]) -> list[MaskedSequence]:
+    """One sequence each, with positions counted from its own start."""
+    cuts = np.searchsorted(masked.positions, offsets).tolist()
+    return [
+        MaskedSequence(
+            masked.token_ids[start:end],
+            masked.positions[first:last] - start,
+            masked.targets[first:last],
+            masked.replacements[first:last],
+            masked.draws[first:last],
+        )
+        for (start, end), (first, last) in zip(pairwise(offsets.tolist()), pairwise(cuts), strict=True)
+    ]
 
 
 def collate(examples: Sequence[PretrainingExample]) -> PretrainingBatch:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bertkit.corpus.masking import MaskingConfig, generator
 from bertkit.corpus.pairs import Document, PairConfig, draw_pairs
-from bertkit.tasks.examples import PretrainingExample, collate, make_example, ordinary_ids
+from bertkit.tasks.examples import PretrainingExample, collate, make_examples, ordinary_ids
 from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.tokenizer import Tokenizer
 
@@ -24,9 +24,8 @@ def draw_examples(
     masking: MaskingConfig | None = None,
 ) -> list[PretrainingExample]:
     """One epoch: new pairs and new masks, in a random order."""
-    ordinary = ordinary_ids(tokenizer)
-    drawn = [make_example(pair, tokenizer, ordinary, random, masking) for pair in draw_pairs(documents, pairs, random)]
-    return [drawn[index] for index in random.permutation(len(drawn))]
+    drawn = list(draw_pairs(documents, pairs, random))  # already in a random order
+    return make_examples(drawn, tokenizer, ordinary_ids(tokenizer), random, masking)
 
 
 def stream_batches(
