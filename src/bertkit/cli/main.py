@@ -17,6 +17,8 @@ from bertkit.cli.fill_mask import fill_mask
 from bertkit.cli.info import info
 from bertkit.cli.inspect import inspect
 from bertkit.cli.next_sentence import next_sentence
+from bertkit.cli.prepare import prepare
+from bertkit.cli.pretrain import pretrain
 from bertkit.cli.vocab import app as vocab
 from bertkit.cli.words import words
 from bertkit.errors import BertkitError
@@ -29,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, info, convert):
+for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, info, convert, prepare, pretrain):
     app.command(verb.__name__.replace("_", "-"))(verb)
 app.add_typer(vocab, name="vocab")
 

@@ -1,1 +1,1 @@
-"""The one training loop."""
+"""The one training loop: optimizers, schedules, checkpoints that survive being killed, the run's journal."""

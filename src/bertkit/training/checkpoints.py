@@ -1,0 +1,203 @@
+"""Checkpoints that are whole or not there: weights, optimizer and position, as safetensors and JSON.
+
+A checkpoint is written aside, synced, renamed, and only then pointed to by `last` (and `best`), so that a kill at any
+moment leaves the one before. Its folder is an ordinary Hugging Face folder too: `bertkit fill-mask -m run/last`.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.model.formats import load_model, save_model
+from bertkit.model.formats.safetensors_files import read_safetensors, write_safetensors
+from bertkit.tokenizer import Tokenizer
+
+FORMAT = 1
+WRITING = ".writing-"
+PREFIX = "step-"
+OPTIMIZER, STATE, WEIGHTS = "optimizer.safetensors", "state.json", "model.safetensors"
+SLOW_SAVE = "BERTKIT_SLOW_SAVE"  # seconds to wait between files: tests kill a run inside a save
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """How often, and how many are kept beside the best."""
+
+    every_steps: int = 1000  # 0: only at the end
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        if self.every_steps < 0 or self.keep < 1:
+            raise BertkitError("checkpoints: every_steps must be at least 0 and keep at least 1")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a run goes on from."""
+
+    model: BertModel
+    optimizer: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class CheckpointFolder:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self.keep = Path(folder), keep
+
+    def save(
+        self,
+        model: BertModel,
+        tokenizer: Tokenizer | None,
+        optimizer: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+        *,
+        is_best: bool,
+    ) -> Path:
+        """Write the checkpoint of state["step"]; without room for it the last good one stays, and the error says so."""
+        step = int(state["step"])
+        _refuse_broken(step, {**dict(model.named_parameters()), **optimizer})
+        target, aside = self.folder / f"{PREFIX}{step:08d}", self.folder / f"{WRITING}{PREFIX}{step:08d}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
+            self._write(aside, model, tokenizer, optimizer, {**state, "is_best": is_best})
+            if target.exists():  # the same step, renamed just before a kill and never pointed to
+                target.rename(self.folder / f"{WRITING}old-{target.name}")
+            aside.rename(target)
+            _sync(self.folder)
+            self._point("last", target)
+            if is_best:
+                self._point("best", target)
+        except (OSError, SafetensorError, BertkitError) as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise BertkitError(self._no_room(step, error)) from error
+        self._retain()
+        return target
+
+    def _write(
+        self,
+        aside: Path,
+        model: BertModel,
+        tokenizer: Tokenizer | None,
+        optimizer: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+    ) -> None:
+        aside.mkdir()
+        save_model(model, aside)
+        _dawdle()
+        if tokenizer:
+            tokenizer.save(aside, max_length=model.config.max_positions)
+        write_safetensors(aside / OPTIMIZER, {name: _plain(tensor) for name, tensor in optimizer.items()})
+        _dawdle()
+        sizes = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
+        text = json.dumps({"format": FORMAT, **state, "files": sizes}, indent=2, allow_nan=False)
+        (aside / STATE).write_text(text + "\n", encoding="utf-8")
+        for path in aside.iterdir():
+            path.chmod(0o644)
+            _sync(path)
+        _sync(aside)
+        _dawdle()
+
+    def _point(self, name: str, target: Path) -> None:
+        link, fresh = self.folder / name, self.folder / f"{WRITING}{name}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target.name)
+        fresh.replace(link)
+        _sync(self.folder)
+
+    def _no_room(self, step: int, error: Exception) -> str:
+        why = (str(getattr(error, "strerror", None) or error).splitlines() or ["no reason given"])[0]
+        last = self.last_step()
+        good = f"the last good checkpoint is step {last}" if last is not None else "there is no checkpoint yet"
+        return f"cannot save step {step} in {self.folder}: {why}; {good}; make room and start again with --resume"
+
+    def last_step(self) -> int | None:
+        """The step of the newest checkpoint that is whole."""
+        last = self.folder / "last"
+        return int(os.readlink(last).removeprefix(PREFIX)) if last.is_symlink() else None
+
+    def load(self, name: str = "last") -> Checkpoint | None:
+        """The checkpoint that is pointed to, or None where there is none."""
+        folder = self.folder / name
+        if not folder.is_symlink():
+            return None
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        for file, size in state["files"].items():
+            if not (folder / file).is_file() or (folder / file).stat().st_size != size:
+                raise BertkitError(f"{folder / file} is missing or cut short; point {folder} to an older checkpoint")
+        model, _ = load_model(folder.resolve())
+        # Copies: safetensors maps the file, and the run will remove it one day.
+        tensors = {name: tensor.clone() for name, tensor in read_safetensors(folder / OPTIMIZER).items()}
+        return Checkpoint(model, tensors, state)
+
+    def clean(self) -> None:
+        """Remove what a kill left half-written, and point to the best where the kill came just before that."""
+        for path in self.folder.glob(f"{WRITING}*"):
+            path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+        last = self.folder / "last"
+        if last.is_symlink() and json.loads((last / STATE).read_text(encoding="utf-8"))["is_best"]:
+            self._point("best", last.resolve())
+
+    def _retain(self) -> None:
+        """Remove old checkpoints, but never one that is pointed to."""
+        pointed = {os.readlink(self.folder / name) for name in ("last", "best") if (self.folder / name).is_symlink()}
+        old = sorted(self.folder.glob(f"{PREFIX}*"))[: -self.keep]
+        for path in old:
+            if path.name not in pointed:
+                # Renamed first, so that a kill in between leaves no folder that looks whole.
+                with suppress(OSError):
+                    shutil.rmtree(path.rename(path.with_name(f"{WRITING}old-{path.name}")))
+
+
+def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """A hash of names and values: equal only for bitwise equal tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(_plain(tensor).reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu").contiguous()
+
+
+@torch.no_grad()
+def _refuse_broken(step: int, tensors: Mapping[str, Tensor]) -> None:
+    """One look at the device for all tensors; names are sought only when something is wrong."""
+    by_device: dict[torch.device, list[Tensor]] = {}
+    for tensor in tensors.values():
+        by_device.setdefault(tensor.device, []).append(tensor)
+    norms = [torch.stack(torch._foreach_norm(group, ord=float("inf"))) for group in by_device.values()]
+    if all(bool(torch.isfinite(norm).all()) for norm in norms):
+        return
+    name = next(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all()))
+    raise BertkitError(f"{name} is not finite after step {step}: nothing was saved; lower the learning rate")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _dawdle() -> None:
+    if seconds := os.environ.get(SLOW_SAVE):
+        time.sleep(float(seconds))

@@ -1,0 +1,162 @@
+"""A recipe: everything that decides a pre-training run, as one TOML file.
+
+In: recipes/NAME.toml and `--set key=value`. Out: frozen dataclasses, checked; written back, resolved, as bertkit.toml
+beside the checkpoints. Each table belongs to the module that it configures.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.model.config import PRETRAINING, BertConfig, preset
+from bertkit.training.checkpoints import CheckpointConfig
+from bertkit.training.evaluation import EvaluationConfig
+from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.plan import Stage, StepPlan
+from bertkit.training.schedule import ScheduleConfig
+from bertkit.training.toml_text import read_toml, set_value, to_dataclass, to_plain, unknown_key, write_toml
+
+NAME = "bertkit.toml"
+PRECISIONS = ("auto", "float32", "bfloat16")
+# A resumed run may differ in these: where things lie and how often they are looked at, not what is computed.
+FREE_TO_CHANGE = (
+    "checkpoints.",
+    "evaluation.",
+    "data.store",
+    "data.tokenizer",
+    "data.held_out",
+    "data.old_held_out",
+    "data.workers",
+    "log_every",
+    "tensorboard",
+    "device",
+    "precision",
+    "compile",
+    "deterministic",
+)
+NOT_CHANGEABLE = ("vocab_size", "heads", "labels", "problem")
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """A size with changes, or an existing checkpoint to go on from."""
+
+    size: str = "tiny"
+    init: str = ""  # a checkpoint: folder, TF1 prefix or hub name; its config counts, not `size`
+    changes: dict[str, Any] = field(default_factory=dict)  # fields of BertConfig, such as hidden_dropout
+
+    def __post_init__(self) -> None:
+        names = [f.name for f in fields(BertConfig) if f.name not in NOT_CHANGEABLE]
+        for key in self.changes:
+            if key not in names:
+                raise BertkitError(unknown_key(f"model.changes.{key}", key, names))
+
+    def config(self, vocab_size: int, *, next_sentence: bool) -> BertConfig:
+        """The config of a fresh model."""
+        heads = PRETRAINING if next_sentence else ("mlm",)
+        return preset(self.size, **{**self.changes, "vocab_size": vocab_size, "heads": heads})
+
+
+@dataclass(frozen=True)
+class DataRecipe:
+    """Folders made by `bertkit prepare` and `bertkit vocab train`, relative to where the command runs."""
+
+    store: str = ""
+    tokenizer: str = ""
+    held_out: str = ""  # a store that is never trained on; empty: no evaluation
+    old_held_out: str = ""  # of the text that `init` was trained on, when going on with other text
+    next_sentence: bool = True
+    short_share: float = 0.1  # of pairs, drawn shorter than they could be
+    workers: int = 2  # threads that build batches ahead
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run."""
+
+    steps: int | None = None
+    minutes: float | None = None  # a time budget in place of steps
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    deterministic: bool | None = None  # None: on the CPU
+    log_every: int = 10
+    tensorboard: bool = False
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    data: DataRecipe = field(default_factory=DataRecipe)
+    stages: tuple[Stage, ...] = (Stage(),)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.minutes is None):
+            raise BertkitError("a recipe needs either `steps` or `minutes`: give one of them, not both")
+        if (self.steps or self.minutes or 0) <= 0:
+            raise BertkitError("`steps` or `minutes` must be above 0")
+        if self.precision not in PRECISIONS:
+            raise BertkitError(f"unknown precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+        if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
+            raise BertkitError("log_every must be at least 1, seed and data.workers at least 0")
+        _ = self.plan  # checked when made
+
+    @property
+    def plan(self) -> StepPlan:
+        """Which micro-batches form which step."""
+        return StepPlan(self.stages, self.schedule.batch_warmup_steps, self.schedule.batch_warmup_start)
+
+    def resolve(self, device: torch.device) -> "Recipe":
+        """What `auto` means on this device."""
+        can = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        if self.precision == "bfloat16" and not can:
+            raise BertkitError(f"bfloat16 needs a CUDA GPU that has it, not {device.type}; set precision = 'float32'")
+        precision: Literal["float32", "bfloat16"] = "bfloat16" if can and self.precision != "float32" else "float32"
+        deterministic = device.type == "cpu" if self.deterministic is None else self.deterministic
+        kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
+        return replace(self, device=kind, precision=precision, deterministic=deterministic)
+
+    def to_toml(self) -> str:
+        """As a file."""
+        return write_toml(to_plain(self))
+
+
+def read_recipe(
+    path: Path, changes: Iterable[str] = (), *, minutes: float | None = None, init: str | None = None
+) -> Recipe:
+    """A recipe file with `key=value` changes; `minutes` and `init` go over what the file says."""
+    plain = read_toml(path)
+    for change in changes:
+        set_value(plain, change)
+    if minutes is not None:
+        plain.pop("steps", None)
+        plain["minutes"] = minutes
+    if init is not None:
+        set_value(plain, f"model.init={init}")
+    return to_dataclass(Recipe, plain)
+
+
+def refuse_changes(stored: Recipe, given: Recipe) -> None:
+    """A resumed run computes what it began to compute; name the first key that differs."""
+    before, after = flatten(to_plain(stored)), flatten(to_plain(given))
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key) and not key.startswith(FREE_TO_CHANGE):
+            raise BertkitError(
+                f"this run began with {key} = {before.get(key)}, not {after.get(key)}: resume with the same recipe, "
+                "or begin a new run from its weights with --init"
+            )
+
+
+def flatten(plain: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested tables as `table.key`."""
+    items = plain.items() if isinstance(plain, dict) else enumerate(plain)
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        nested = isinstance(value, dict | list)
+        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat

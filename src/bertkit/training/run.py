@@ -1,0 +1,278 @@
+"""A recipe becomes a run: from data and weights through the loop to checkpoints, journal, report and a model to use.
+
+The folder of a run: bertkit.toml (the resolved recipe), journal.jsonl, checkpoints/ (with `last` and `best`), and at
+the end model/ (an ordinary BERT folder with its card) and report.html. Only the first process writes.
+"""
+
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+import bertkit
+from bertkit.errors import BertkitError
+from bertkit.training.checkpoints import Checkpoint, CheckpointFolder, fingerprint
+from bertkit.training.data import RunData
+from bertkit.training.evaluation import Evaluation, evaluate, evaluation_indices
+from bertkit.training.feeds import Feed
+from bertkit.training.flops import step_flops
+from bertkit.training.journal import Journal, mean_values
+from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
+from bertkit.training.optimizers import build_optimizers, export_state, import_state
+from bertkit.training.recipe import NAME, Recipe, read_recipe, refuse_changes
+from bertkit.training.start import fresh_model
+from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
+from bertkit.training.world import World, join_world
+
+
+class Observer(Protocol):
+    """Somebody who watches a run."""
+
+    def on_step(self, values: dict[str, Any], progress: Progress) -> None:
+        """New figures of the last steps."""
+
+    def on_evaluation(self, values: dict[str, Any]) -> None:
+        """New figures on held-out text."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    folder: str
+    step: int
+    num_steps: int | None
+    stopped_by: str | None  # None: it reached its end
+    tokens: int
+    seconds: float  # of training steps, over all resumptions
+    evaluation: dict[str, Any] | None
+    weights_sha256: str
+    optimizer_sha256: str
+
+
+def run_pretraining(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    data: RunData | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Train as the recipe says, or go on where the run in `out` was when it was killed."""
+    with join_world(recipe.device) as world, catch_signals() as stop:
+        resolved = recipe.resolve(world.device)
+        with deterministic_algorithms(bool(resolved.deterministic)):
+            if data is None:
+                from bertkit.training.opening import open_data
+
+                data = open_data(resolved)
+            try:
+                return Run(resolved, Path(out), data, world, observer, resume=resume).run(stop)
+            except torch.OutOfMemoryError as error:
+                raise BertkitError(
+                    "out of GPU memory: halve tokens_per_batch of the stages and double micro_batches, then --resume"
+                ) from error
+
+
+@contextmanager
+def deterministic_algorithms(on: bool) -> Iterator[None]:
+    """Make torch repeat itself bit for bit; on CUDA some operations are slower for it."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if on:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose anew each time
+    torch.use_deterministic_algorithms(on)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+class Run:
+    """One run in one process."""
+
+    def __init__(
+        self, recipe: Recipe, out: Path, data: RunData, world: World, observer: Observer | None, *, resume: bool
+    ) -> None:
+        self.recipe, self.out, self.data, self.world, self.observer = recipe, out, data, world, observer
+        self.checkpoints = CheckpointFolder(out / "checkpoints", recipe.checkpoints.keep)
+        if world.is_first:
+            prepare_folder(recipe, out, self.checkpoints, resume=resume)
+        world.agree(0)  # the others wait for the folder
+        found = self.checkpoints.load() if resume else None
+        self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
+        self.optimizers = build_optimizers(self.model, recipe.optimizer)
+        self.trainer = self._make_trainer(found)
+        self.best = math.inf if found is None else _or_infinite(found.state["best_loss"])
+        self.evaluation: dict[str, Any] | None = found.state["evaluation"] if found else None
+        self.saved_step = found.state["step"] if found else -1
+        self.journal: Journal | None = None
+        if world.is_first:
+            position = found.state["journal_bytes"] if found else 0
+            self.journal = Journal(out, position, tensorboard=recipe.tensorboard)
+
+    def _make_trainer(self, found: Checkpoint | None) -> Trainer:
+        recipe = self.recipe
+        progress, guard = Progress(recipe.steps), Guard()
+        if found:
+            import_state(self.optimizers, self.model, found.optimizer)
+            state = found.state
+            progress = Progress(state["num_steps"], state["step"], state["tokens"], state["seconds"])
+            guard = Guard.from_json(state["guard"])
+        options = LoopOptions(
+            clip_norm=recipe.optimizer.clip_norm,
+            log_every=recipe.log_every,
+            seed=recipe.seed,
+            bf16=recipe.precision == "bfloat16",
+            compile=recipe.compile,
+            workers=recipe.data.workers,
+            seconds=None if recipe.minutes is None else 60.0 * recipe.minutes,
+        )
+        parts = (self.model, self.data.train, recipe.plan, self.optimizers, recipe.schedule)
+        return Trainer(*parts, options, progress, self.world, guard)
+
+    def run(self, stop: StopRequest) -> RunResult:
+        """To the end, to a signal, or to an error that leaves the last checkpoint good."""
+        trainer, progress = self.trainer, self.trainer.progress
+        try:
+            if self.saved_step < 0:
+                self._look_first()
+            trainer.run(self._on_records, self._is_due, self._look, stop)
+            if self.saved_step < progress.step:
+                self._save(is_best=False)
+        except DivergedError as error:
+            last = self.checkpoints.last_step()
+            raise BertkitError(
+                f"{error}; the last good checkpoint is step {last} in {self.checkpoints.folder}"
+            ) from None
+        finally:
+            if self.journal:
+                self.journal.close()
+        if trainer.is_finished and self.world.is_first:
+            from bertkit.training.finish import finish_run
+
+            finish_run(self.recipe, self.out, self.model, self.data, progress)
+        return self._result()
+
+    def _look_first(self) -> None:
+        """Evaluate and save before anything is trained; how long that takes counts in a time budget."""
+        started = time.perf_counter()
+        self._look(0)
+        seconds = time.perf_counter() - started
+        every = [n for n in (self.recipe.evaluation.every_steps, self.recipe.checkpoints.every_steps) if n]
+        self.trainer.progress.seconds += seconds
+        self.trainer.extra_seconds_a_step = seconds / min(every) if every else 0.0
+
+    def _on_records(self, records: list[StepRecord]) -> None:
+        if not self.journal:
+            return
+        lengths = [self.recipe.stages[self._stage(record.step)].max_length for record in records]
+        flops = [step_flops(self.model.config, r.counts, n) for r, n in zip(records, lengths, strict=True)]
+        values = mean_values(records, flops)
+        self.journal.write("step", values)
+        if self.observer:
+            self.observer.on_step(values, self.trainer.progress)
+
+    def _stage(self, step: int) -> int:
+        return self.recipe.plan.locate(step, self.trainer.progress.num_steps).stage
+
+    def _is_due(self, step: int) -> bool:
+        every = (self.recipe.evaluation.every_steps, self.recipe.checkpoints.every_steps)
+        return self.trainer.is_finished or any(n and step % n == 0 for n in every)
+
+    def _look(self, step: int) -> None:
+        """Evaluate and save, as far as they are due after this step."""
+        ends = step == 0 or self.trainer.is_finished
+        evaluations, checkpoints = self.recipe.evaluation.every_steps, self.recipe.checkpoints.every_steps
+        is_best = False
+        if self.data.held_out and (ends or (evaluations and step % evaluations == 0)):
+            is_best = self._evaluate(step)
+        if ends or is_best or (checkpoints and step % checkpoints == 0):
+            self._save(is_best=is_best)
+
+    def _evaluate(self, step: int) -> bool:
+        """Measure held-out text; True where it is the best yet."""
+        assert self.data.held_out is not None
+        found = self._measure(self.data.held_out)
+        values = {"step": step, **found.to_json()}
+        if self.data.old_held_out:
+            old = self._measure(self.data.old_held_out).to_json()
+            values |= {f"old_{name}": value for name, value in old.items()}
+        self.evaluation = values
+        if self.journal:
+            self.journal.write("evaluation", values)
+            if self.observer:
+                self.observer.on_evaluation(values)
+        is_best, self.best = found.loss < self.best, min(self.best, found.loss)
+        return is_best
+
+    def _measure(self, feed: Feed) -> Evaluation:
+        indices = evaluation_indices(feed, self.recipe.evaluation)
+        return evaluate(self.trainer.plain_objective, feed, indices, self.world)
+
+    def _save(self, *, is_best: bool) -> None:
+        progress = self.trainer.progress
+        self.saved_step = progress.step
+        if not self.journal:
+            return
+        place = self.recipe.plan.locate(progress.step, progress.num_steps)
+        state = {
+            **asdict(progress),
+            "data": {"stage": place.stage, "micro_batch": place.first},
+            "random": {"seed": self.recipe.seed, "rule": "dropout is keyed by (seed, stage, micro-batch)"},
+            "best_loss": self.best if math.isfinite(self.best) else None,
+            "evaluation": self.evaluation,
+            "guard": self.trainer.guard.to_json(),
+            "journal_bytes": self.journal.position(),
+            "world_size": self.world.size,
+            "versions": versions(),
+        }
+        optimizer = export_state(self.optimizers, self.model)
+        self.checkpoints.save(self.model, self.data.tokenizer, optimizer, state, is_best=is_best)
+
+    def _result(self) -> RunResult:
+        progress = self.trainer.progress
+        return RunResult(
+            folder=str(self.out),
+            step=progress.step,
+            num_steps=progress.num_steps,
+            stopped_by=self.trainer.stopped_by,
+            tokens=progress.tokens,
+            seconds=progress.seconds,
+            evaluation=self.evaluation,
+            weights_sha256=fingerprint(self.model.named_parameters()),
+            optimizer_sha256=fingerprint(export_state(self.optimizers, self.model).items()),
+        )
+
+
+def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, resume: bool) -> None:
+    """Make the run's folder, or check that it holds this run; the recipe is written beside its checkpoints."""
+    begun = checkpoints.last_step() is not None
+    if begun and not resume:
+        raise BertkitError(f"{out} already holds a run; go on with --resume, or choose another folder with --out")
+    if begun:
+        refuse_changes(read_recipe(out / NAME), recipe)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        checkpoints.clean()
+        fresh = out / f".writing-{NAME}"
+        fresh.write_text(recipe.to_toml(), encoding="utf-8")
+        fresh.replace(out / NAME)  # never half-written
+    except OSError as error:
+        raise BertkitError(f"{out} cannot be written: {error.strerror or error}; choose another with --out") from None
+
+
+def versions() -> dict[str, str]:
+    """What a bit-for-bit repetition needs to be equal."""
+    return {"bertkit": bertkit.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value

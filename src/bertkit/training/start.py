@@ -1,0 +1,39 @@
+"""The weights that a run begins with: fresh by the recipe's seed, or those of an existing checkpoint."""
+
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.model.config import PRETRAINING
+from bertkit.model.formats import load_model, resolve
+from bertkit.tokenizer import Tokenizer
+from bertkit.training.recipe import Recipe
+
+
+def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
+    """The model at step 0."""
+    torch.manual_seed(recipe.seed)
+    if recipe.model.init:
+        model = initial_checkpoint(recipe, tokenizer)
+    else:
+        model = BertModel(recipe.model.config(tokenizer.vocab_size, next_sentence=recipe.data.next_sentence))
+    longest = max(stage.max_length for stage in recipe.stages)
+    if longest > model.config.max_positions:
+        raise BertkitError(
+            f"a stage has max_length {longest}, but the model has {model.config.max_positions} positions"
+        )
+    return model
+
+
+def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
+    """An existing checkpoint with the heads of pre-training; those that it lacks are new."""
+    if recipe.model.changes:
+        raise BertkitError("model.changes and an initial checkpoint exclude each other: its config counts; remove one")
+    heads = PRETRAINING if recipe.data.next_sentence else ("mlm",)
+    model, report = load_model(resolve(recipe.model.init), heads=heads)
+    if report.broken:
+        raise BertkitError(f"{recipe.model.init} has values that are not finite: {report.broken[0]}; choose another")
+    if model.config.vocab_size < tokenizer.vocab_size:
+        sizes = f"{tokenizer.vocab_size} tokens, but {recipe.model.init} has {model.config.vocab_size}"
+        raise BertkitError(f"the tokenizer has {sizes}; prepare the text with that checkpoint's tokenizer")
+    return model

@@ -1,0 +1,154 @@
+"""A whole run in one process: what it leaves, what it refuses, what it says when it fails."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.inference.loading import load
+from bertkit.pages.training import TrainingReport, training_page
+from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
+from bertkit.training.data import RunData, original_ids, unigram_loss
+from bertkit.training.journal import read_journal
+from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.plan import Stage
+from bertkit.training.recipe import read_recipe
+from bertkit.training.run import RunResult, run_pretraining
+from bertkit.training.schedule import ScheduleConfig
+from tests.pages.reading import assert_self_contained
+from tests.training.tiny import MemoryFeed, data, recipe, run, tokenizer
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
+    out = tmp_path_factory.mktemp("done") / "run"
+    return out, run(out, recipe())
+
+
+def test_a_run_leaves_a_model_a_card_a_journal_and_a_report(done: tuple[Path, RunResult]) -> None:
+    out, result = done
+    bert = load(out / "model", device="cpu")
+    assert len(bert.fill_mask("w1 [MASK]")) == 1
+    assert read_recipe(out / "bertkit.toml") == recipe().resolve(torch.device("cpu"))
+    journal = read_journal(out)
+    assert [line["step"] for line in journal if line["kind"] == "step"] == list(range(1, 13))
+    assert [line["step"] for line in journal if line["kind"] == "evaluation"] == [0, 4, 8, 12]
+    assert result.evaluation == {k: v for k, v in journal[-1].items() if k != "kind"}
+    card = (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"{result.evaluation['mlm_loss']:.3f}" in card
+    shown = assert_self_contained((out / "report.html").read_text(encoding="utf-8")).data
+    assert [point["mlm_loss"] for point in shown["steps"]] == [x["mlm_loss"] for x in journal if x["kind"] == "step"]
+    assert shown["evaluations"][-1]["nsp_accuracy"] == result.evaluation["nsp_accuracy"]
+
+
+def test_the_best_is_the_lowest_held_out_loss(done: tuple[Path, RunResult]) -> None:
+    out, _ = done
+    measured = [line for line in read_journal(out) if line["kind"] == "evaluation"]
+    best = min(measured, key=lambda line: line["mlm_loss"] + line["nsp_loss"])
+    assert os.readlink(out / "checkpoints" / "best") == f"step-{best['step']:08d}"
+
+
+def test_a_begun_run_is_not_overwritten_and_not_changed(done: tuple[Path, RunResult]) -> None:
+    out, result = done
+    with pytest.raises(BertkitError, match="already holds a run"):
+        run(out, recipe())
+    with pytest.raises(BertkitError, match="began with seed = 3, not 4"):
+        run(out, recipe(seed=4), resume=True)
+    assert run(out, recipe(), resume=True).weights_sha256 == result.weights_sha256  # nothing was left to do
+
+
+def test_stages_growing_batches_and_ready_batches_resume_alike(tmp_path: Path) -> None:
+    stages = (Stage(16, 64, 4, share=0.5), Stage(24, 64, 2, share=0.5))
+    changes = {"stages": stages, "schedule": ScheduleConfig("wsd", batch_warmup_steps=4, batch_warmup_start=2)}
+    made = recipe(**changes, checkpoints=CheckpointConfig(5, 9), optimizer=OptimizerConfig("muon", 5e-3))
+    ahead = replace(made, data=replace(made.data, workers=2))
+    whole = run(tmp_path / "whole", ahead)
+    shutil.copytree(tmp_path / "whole", tmp_path / "part", symlinks=True)
+    CheckpointFolder(tmp_path / "part" / "checkpoints")._point("last", Path("step-00000005"))
+    part = run(tmp_path / "part", made, resume=True)
+    assert (part.weights_sha256, part.optimizer_sha256) == (whole.weights_sha256, whole.optimizer_sha256)
+    assert part.tokens == whole.tokens
+
+
+def test_divergence_names_the_step_and_the_last_good_checkpoint(tmp_path: Path) -> None:
+    class Poisoned(MemoryFeed):
+        def counts(self, index: int):  # type: ignore[no-untyped-def]
+            if index == 14:  # of the eighth step
+                model_of_run[0].encoder.embeddings.norm.weight.data.fill_(float("nan"))
+            return super().counts(index)
+
+    model_of_run = []
+    from bertkit.training import run as module
+
+    def remember(*arguments):  # type: ignore[no-untyped-def]
+        model_of_run.append(original(*arguments))
+        return model_of_run[0]
+
+    original, module.fresh_model = module.fresh_model, remember  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(BertkitError, match=r"at step 7.*last good checkpoint is step 6") as stopped:
+            run_pretraining(recipe(), tmp_path, data=RunData(tokenizer(), [Poisoned(100)]))
+    finally:
+        module.fresh_model = original  # type: ignore[attr-defined]
+    assert "\n" not in str(stopped.value)
+    found = CheckpointFolder(tmp_path / "checkpoints").load()
+    assert found is not None
+    assert all(torch.isfinite(p).all() for p in found.model.parameters())
+
+
+def test_going_on_from_a_checkpoint_watches_the_former_text(done: tuple[Path, RunResult], tmp_path: Path) -> None:
+    out, result = done
+    assert result.evaluation is not None
+    model = replace(recipe().model, init=str(out / "model"), changes={})
+    both = replace(data(), train=[MemoryFeed(500)], held_out=MemoryFeed(501), old_held_out=MemoryFeed(999))
+    went_on = run_pretraining(recipe(model=model, steps=4), tmp_path / "on", data=both)
+    first = next(line for line in read_journal(tmp_path / "on") if line["kind"] == "evaluation")
+    assert first["old_mlm_loss"] == pytest.approx(result.evaluation["mlm_loss"])
+    assert went_on.evaluation is not None
+    assert "old_nsp_accuracy" in went_on.evaluation
+    assert "former text" in (tmp_path / "on" / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_models_and_stages_that_do_not_fit_are_refused(done: tuple[Path, RunResult], tmp_path: Path) -> None:
+    out, _ = done
+    with pytest.raises(BertkitError, match="max_length 64, but the model has 32 positions"):
+        run(tmp_path, recipe(stages=(Stage(64, 64, 2),)))
+    with pytest.raises(BertkitError, match="exclude each other"):
+        run(tmp_path, recipe(model=replace(recipe().model, init=str(out / "model"))))
+
+
+def test_guessing_by_frequency_sees_the_words_under_the_masks() -> None:
+    made = data()
+    batch = made.train[0].micro_batch(0)
+    ids = original_ids(batch)
+    assert tokenizer().mask_id not in ids
+    assert (ids[batch.masked_positions.numpy()] == batch.masked_token_ids.numpy()).all()
+    assert made.held_out is not None
+    assert unigram_loss(made, made.held_out, range(2)) == pytest.approx(3.69, abs=0.3)  # 40 words alike: ln 40
+
+
+def test_a_journal_cut_by_a_kill_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text(json.dumps({"kind": "step"}) + '\n{"kind": "st', encoding="utf-8")
+    assert read_journal(tmp_path) == [{"kind": "step"}]
+    assert read_journal(tmp_path / "none") == []
+
+
+def test_the_page_shows_hostile_text_as_text() -> None:
+    hostile = "</script><img src=x onerror=alert(1)>"
+    sizes = {"num_parameters": 1, "num_layers": 1, "hidden_size": 1, "num_heads": 1, "vocab_size": 1, "num_steps": 0}
+    report = TrainingReport(
+        name=hostile, **sizes, num_tokens=0, seconds=0.0, device="cpu", steps=[], evaluations=[], recipe=hostile
+    )
+    page = training_page(report)
+    assert hostile not in page
+    assert assert_self_contained(page).data["recipe"] == hostile

@@ -1,0 +1,79 @@
+"""Several processes under torchrun: the curve of one, only the first writes, a dead one ends the run.
+
+BERTKIT_SLOW=1 compares 100 steps in place of 20.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bertkit.training.checkpoints import CheckpointFolder
+from bertkit.training.journal import read_journal
+
+ROOT = Path(__file__).parents[2]
+STEPS = 100 if os.environ.get("BERTKIT_SLOW") else 20
+LONGEST = 120.0
+
+
+def command(processes: int, *arguments: str) -> list[str]:
+    tiny = ["-m", "tests.training.tiny", *arguments]
+    several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, *(several if processes > 1 else []), *tiny]
+
+
+def start(processes: int, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    made = command(processes, *arguments)
+    return subprocess.Popen(made, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    _, err = process.communicate(timeout=LONGEST)
+    assert process.returncode == 0, err
+
+
+def losses(out: Path) -> list[float]:
+    lines = [line for line in read_journal(out) if line["kind"] == "step"]
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    return [line["loss"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    finish(start(1, str(out), str(STEPS)))
+    return losses(out)
+
+
+def test_two_processes_follow_the_curve_of_one(alone: list[float], tmp_path: Path) -> None:
+    finish(start(2, str(tmp_path / "run"), str(STEPS)))
+    assert losses(tmp_path / "run") == pytest.approx(alone, abs=1e-5)
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_a_dead_process_ends_the_run_and_one_alone_goes_on(alone: list[float], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(2, str(out), str(STEPS))
+    deadline = time.monotonic() + LONGEST
+    while (CheckpointFolder(out / "checkpoints").last_step() or 0) < 3 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(second_of(process.pid), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "another process of this run died" in err or "SIGKILL" in err or "Signal 9" in err
+    finish(start(1, str(out), str(STEPS), "--resume"))
+    assert losses(out) == pytest.approx(alone, abs=1e-5)
+
+
+def second_of(parent: int) -> int:
+    """The process of rank 1."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{child}/environ").read_bytes():
+            return int(child)
+    raise AssertionError("rank 1 is not there")
