@@ -27,6 +27,8 @@ format: $(READY)  ## mend what ruff can mend
 
 bench: $(READY) $(WEIGHTS)  ## speed beside the peers, in the same run
 	$(BIN)/python -m bench.embed_cpu
+	$(BIN)/python -m bench.prepare
+	$(BIN)/python -m bench.feed
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
