@@ -63,7 +63,7 @@ def _forget_output() -> None:
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"bertkit: warning: {message}", file=sys.stderr)
+    print(f"bertkit: warning: {' '.join(str(message).split())}", file=sys.stderr)  # one line, whoever warns
 
 
 if __name__ == "__main__":
