@@ -74,7 +74,7 @@ def _forget(known: dict[str, bytes], added: list[str]) -> None:
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     """Whether a text's ids are those of its space-separated chunks, and special tokens begin with a bracket."""
-    spec = tokenizer._stored.spec
+    spec = tokenizer.spec
     return pipeline.is_standard(spec) and not any(
         " " in token["content"] or not token["content"].startswith("[") for token in spec["added_tokens"]
     )

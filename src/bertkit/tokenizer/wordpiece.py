@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tokenizers as tk
 
@@ -70,6 +70,11 @@ class Tokenizer:
     def tokens(self) -> tuple[str, ...]:
         """All tokens in the order of their ids."""
         return tuple(pipeline.token_list(self._stored.spec))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The pipeline as tokenizer.json describes it; to be read, not changed."""
+        return self._stored.spec
 
     @property
     def lowercase(self) -> bool:
