@@ -3,30 +3,23 @@
 Query, key and value count as three layers, as they are in the original, though they lie in one matrix here.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+
+from bertkit.training.group_optimizer import GroupOptimizer
 
 
-class Lamb(Optimizer):
+class Lamb(GroupOptimizer):
     """Groups may set `adapt` (False for biases and LayerNorms) and `num_parts` (3 for the fused qkv)."""
 
     def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": True, "num_parts": 1}
         super().__init__(params, defaults)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update; no value is read back to the host."""
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if params:
-                self._update(group, params)
-
-    def _update(self, group: dict[str, Any], params: list[Tensor]) -> None:
+    def update(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        """One step of this group."""
         states = [self._state(p) for p in params]
         grads = [p.grad for p in params if p.grad is not None]
         means, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]

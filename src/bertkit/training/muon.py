@@ -4,33 +4,26 @@ Query, key and value are orthogonalised each by itself out of the fused matrix. 
 Newton-Schulz iteration together. Updates are scaled to the size of AdamW's (Liu et al. 2025), so one rate serves both.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+
+from bertkit.training.group_optimizer import GroupOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NUM_ITERATIONS = 5
 ADAM_SCALE = 0.2  # the usual root mean square of AdamW's update
 
 
-class Muon(Optimizer):
+class Muon(GroupOptimizer):
     """Groups may set `num_parts` (3 for the fused qkv)."""
 
     def __init__(self, params: Any, lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "num_parts": 1})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update; no value is read back to the host."""
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if params:
-                self._update(group, params)
-
-    def _update(self, group: dict[str, Any], params: list[Tensor]) -> None:
+    def update(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        """One step of this group."""
         momentum = group["momentum"]
         grads, buffers = [p.grad for p in params if p.grad is not None], [self._buffer(p) for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
