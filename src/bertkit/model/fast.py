@@ -1,21 +1,88 @@
 """The encoder and the pre-training heads on one GPU by hand-written gradients: bf16 products, our kernels between.
 
-The plain twin is encoder.py with bert.py; numbers agree within bf16. A product's bias is added by the kernel that
-reads it, its residual by the product itself, and weight gradients leave the products in float32. Dropout is not done
-here: with dropout, or where CUDA and bf16 are not at hand, the plain way is taken (`is_fast`).
+The plain twin is encoder.py with bert.py; numbers agree within bf16. A product's bias and residual are added by the
+kernel that reads it, and weight gradients leave the products in float32. With `eight`, most forward products and
+input gradients take rows in eight bits. Dropout is not done here.
 Dimensions: T tokens, D hidden, H heads, E = D / H, I intermediate, R rows asked for, M masked, V vocabulary.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from bertkit.model.bert import BertModel
 from bertkit.model.kernels.attention import attention_backward, attention_forward
 from bertkit.model.kernels.cross_entropy import cross_entropy_
-from bertkit.model.kernels.embedding import embed, indicator, token_gradient
+from bertkit.model.kernels.embedding import embed, indicator
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
+from bertkit.model.kernels.rows8 import LARGEST, Rows8, narrow_rows, product8
+from bertkit.model.packed import PackedBatch
+
+MULTIPLE = 64  # rows that products like; the vocabulary is padded to it, in memory only
+
+
+class LayerWeights(NamedTuple):
+    """A layer's matrices in bf16, and in eight bits as its products take them (`_t`: for input gradients)."""
+
+    qkv: Tensor
+    out: Tensor
+    up: Tensor
+    down: Tensor
+    qkv8: Rows8 | None
+    up8: Rows8 | None
+    down8: Rows8 | None
+    out8_t: Rows8 | None
+    up8_t: Rows8 | None
+    down8_t: Rows8 | None
+    down_gain: Tensor | None  # how much larger than its input the largest value of an input gradient may be
+
+
+class NarrowWeights:
+    """Copies of a model's matrices in the types that products take; `refresh` after each change of the model."""
+
+    def __init__(self, model: BertModel, *, eight: bool = False) -> None:
+        layers = [(l.qkv, l.attention_output, l.up, l.down) for l in model.encoder.layers]  # noqa: E741
+        self._masters = [[layer[kind].weight for layer in layers] for kind in range(4)]
+        self._stacks = [_stack(masters) for masters in self._masters]
+        token = model.encoder.embeddings.token.weight
+        rows = -(-token.shape[0] // MULTIPLE) * MULTIPLE
+        self.table = torch.zeros(rows, token.shape[1], dtype=torch.bfloat16, device=token.device)
+        self._others = [(self.table[: token.shape[0]], token)]
+        if model.mlm is not None:
+            self.transform = torch.empty_like(model.mlm.transform.weight, dtype=torch.bfloat16)
+            self._others.append((self.transform, model.mlm.transform.weight))
+        qkv, out, up, down = self._stacks
+        self._sources = (qkv, up, down, out.mT, up.mT, down.mT) if eight else ()
+        self._rows8: list[Rows8] = []
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Copy the masters as they are now."""
+        copies = [copy for stack in self._stacks for copy in stack.unbind(0)] + [copy for copy, _ in self._others]
+        masters = [m for kind in self._masters for m in kind] + [m for _, m in self._others]
+        torch._foreach_copy_(copies, masters)
+        into: list[Rows8 | None] = list(self._rows8) or [None] * len(self._sources)
+        self._rows8 = [narrow_rows(source, room) for source, room in zip(self._sources, into, strict=True)]
+        if self._rows8:  # rows' largest values are about four deviations, and a margin of four beyond that
+            scales = self._rows8[2].scales.view(len(self._masters[3]), -1)
+            self._gains = scales.mean(1) * (1.5 * LARGEST * scales.shape[1] ** 0.5)
+
+    def layer(self, index: int) -> LayerWeights:
+        """The weights of one layer."""
+        rows8: list[Rows8 | None] = [_part(rows, index, len(self._masters[0])) for rows in self._rows8]
+        return LayerWeights(*(stack[index] for stack in self._stacks), *(rows8 or [None] * 6), self._gains[index] if rows8 else None)
+
+
+def _stack(masters: list[nn.Parameter]) -> Tensor:
+    return torch.stack([master.detach().to(torch.bfloat16) for master in masters])
+
+
+def _part(rows: Rows8, index: int, num_parts: int) -> Rows8:
+    size = rows.values.shape[0] // num_parts
+    return Rows8(*(tensor[index * size : (index + 1) * size] for tensor in rows))
 
 
 def weight_gradient(d_out: Tensor, inputs: Tensor) -> Tensor:
@@ -29,110 +96,150 @@ class FastEmbeddings(torch.autograd.Function):
     """Token + segment + position, then LayerNorm."""
 
     @staticmethod
-    def forward(ctx: Any, batch: Any, narrow: Tensor, epsilon: float, max_length: int, *masters: Tensor) -> Tensor:
-        _, segment, position, weight, shift = masters
-        summed = embed(batch.token_ids, batch.segment_ids, batch.position_ids, narrow, segment, position)
-        no_bias = torch.zeros_like(weight)
-        out, means, deviations = norm_forward(summed, no_bias, weight, shift, epsilon)
+    def forward(ctx: Any, batch: PackedBatch, table: Tensor, epsilon: float, eight: bool, *masters: Tensor) -> Any:
+        token, segment, position, weight, shift = masters
         ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
+        summed = embed(*ids, table, segment, position)
+        no_bias = torch.zeros_like(weight)
+        out, means, deviations, rows8 = norm_forward(summed, None, no_bias, weight, shift, epsilon, eight=eight)
         ctx.save_for_backward(summed, no_bias, weight, means, deviations, *ids)
-        ctx.sizes = (masters[0].shape[0], segment.shape[0], position.shape[0], max_length)
-        return out
+        ctx.sizes = (token.shape[0], segment.shape[0], position.shape[0], batch.max_seqlen)
+        return _with_rows8(ctx, out, rows8)
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor) -> Any:  # type: ignore[override]
-        *norm, token_ids, segment_ids, position_ids = ctx.saved_tensors
+    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:  # type: ignore[override]
+        summed, no_bias, weight, means, deviations, token_ids, segment_ids, position_ids = ctx.saved_tensors
         vocabulary, num_segments, num_positions, max_length = ctx.sizes
-        d_summed, d_weight, d_shift, _ = norm_backward(d_out, *norm)
-        d_token = token_gradient(d_summed, token_ids, vocabulary)
-        marks = indicator(position_ids, max_length + 8, d_summed.dtype)
+        grads = norm_backward(d_out, summed, None, no_bias, weight, means, deviations)
+        d_token = torch.ops.aten.embedding_dense_backward(grads.summed, token_ids, vocabulary, -1, False).float()
+        # Thousands of tokens meet in one row of these two tables: a product with their indicators adds them up.
+        marks = indicator(position_ids, max_length + MULTIPLE, grads.summed.dtype)
         marks.scatter_(1, max_length + segment_ids[:, None], 1)
-        both = weight_gradient(marks, d_summed)
+        both = weight_gradient(marks, grads.summed)
         d_position = torch.zeros(num_positions, both.shape[1], device=both.device)
         d_position[:max_length] = both[:max_length]
         d_segment = both[max_length : max_length + num_segments]
-        return None, None, None, None, d_token, d_segment, d_position, d_weight, d_shift
+        return None, None, None, None, d_token, d_segment, d_position, grads.weight, grads.shift
 
 
 class FastLayer(torch.autograd.Function):
     """One layer; with rows, only those go on after attention."""
 
     @staticmethod
-    def forward(ctx: Any, x_TD: Tensor, batch: Any, rows: Tensor | None, heads: int, epsilon: float, narrow: Any, *masters: Tensor) -> Tensor:
-        w_qkv, w_out, w_up, w_down = narrow
+    def forward(
+        ctx: Any,
+        x_TD: Tensor,
+        x8: Rows8 | None,
+        batch: PackedBatch,
+        rows: Tensor | None,
+        heads: int,
+        epsilon: float,
+        weights: LayerWeights,
+        *masters: Tensor,
+    ) -> Any:
         _, b_qkv, _, b_out, g_1, s_1, _, b_up, _, b_down, g_2, s_2 = masters
-        qkv = (x_TD @ w_qkv.t()).view(x_TD.shape[0], 3, heads, -1)
+        eight = x8 is not None
+        qkv = _product(x_TD, weights.qkv, x8, weights.qkv8).view(x_TD.shape[0], 3, heads, -1)
         mixed = attention_forward(qkv, b_qkv, batch.cu_seqlens, batch.max_seqlen).flatten(1)
         residual, chosen = (x_TD, mixed) if rows is None else (x_TD[rows], mixed[rows])
-        sum_1 = torch.addmm(residual, chosen, w_out.t())
-        x_1, *stats_1 = norm_forward(sum_1, b_out, g_1, s_1, epsilon)
-        up = x_1 @ w_up.t()
-        active = gelu_forward(up, b_up)
-        sum_2 = torch.addmm(x_1, active, w_down.t())
-        x_2, *stats_2 = norm_forward(sum_2, b_down, g_2, s_2, epsilon)
+        product_1 = chosen @ weights.out.t()
+        x_1, mean_1, dev_1, x8_1 = norm_forward(product_1, residual, b_out, g_1, s_1, epsilon, eight=eight)
+        up = _product(x_1, weights.up, x8_1, weights.up8)
+        active, active8 = gelu_forward(up, b_up, eight=eight)
+        product_2 = _product(active, weights.down, active8, weights.down8)
+        x_2, mean_2, dev_2, x8_2 = norm_forward(product_2, x_1, b_down, g_2, s_2, epsilon, eight=eight)
         ctx.save_for_backward(
-            x_TD, qkv, chosen, sum_1, x_1, up, active, sum_2, *stats_1, *stats_2, batch.cu_seqlens,
-            *narrow, b_qkv, b_out, g_1, b_up, b_down, g_2,
+            x_TD, qkv, residual, chosen, product_1, x_1, up, active, product_2,
+            mean_1, dev_1, mean_2, dev_2, batch.cu_seqlens, b_qkv, b_out, g_1, b_up, b_down, g_2,
         )  # fmt: skip
-        ctx.rows, ctx.max_seqlen = rows, batch.max_seqlen
-        return x_2
+        ctx.weights, ctx.rows, ctx.max_seqlen, ctx.eight = weights, rows, batch.max_seqlen, eight
+        return _with_rows8(ctx, x_2, x8_2)
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor) -> Any:  # type: ignore[override]
-        x, qkv, chosen, sum_1, x_1, up, active, sum_2, mean_1, dev_1, mean_2, dev_2, cu_seqlens, *weights = (
-            ctx.saved_tensors
-        )
-        w_qkv, w_out, w_up, w_down, b_qkv, b_out, g_1, b_up, b_down, g_2 = weights
-        d_sum, d_g2, d_s2, d_bdown = norm_backward(d_out, sum_2, b_down, g_2, mean_2, dev_2)
-        d_wdown = weight_gradient(d_sum, active)
-        d_up = d_sum @ w_down
-        d_bup = gelu_backward_(d_up, up, b_up)
+    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:  # type: ignore[override]
+        (
+            x, qkv, residual, chosen, product_1, x_1, up, active, product_2,
+            mean_1, dev_1, mean_2, dev_2, cu_seqlens, b_qkv, b_out, g_1, b_up, b_down, g_2,
+        ) = ctx.saved_tensors  # fmt: skip
+        w, eight = ctx.weights, ctx.eight
+        two = norm_backward(d_out, product_2, x_1, b_down, g_2, mean_2, dev_2, eight=eight)
+        d_wdown = weight_gradient(two.summed, active)
+        d_up = _input_gradient(two.summed, w.down, two.rows8, w.down8_t)
+        scales = two.rows8.scales if two.rows8 else None
+        d_bup, d_up8 = gelu_backward_(d_up, up, b_up, scales, w.down_gain)
         d_wup = weight_gradient(d_up, x_1)
-        d_sum.addmm_(d_up, w_up)  # through both ways: the residual and the feed-forward
-        d_sum, d_g1, d_s1, d_bout = norm_backward(d_sum, sum_1, b_out, g_1, mean_1, dev_1)
-        d_wout = weight_gradient(d_sum, chosen)
-        d_mixed = d_sum @ w_out
+        d_x1 = _input_gradient(d_up, w.up, d_up8, w.up8_t)
+        stats = (product_1, residual, b_out, g_1, mean_1, dev_1)
+        one = norm_backward(d_x1, *stats, d_more_TD=two.summed, eight=eight)
+        d_wout = weight_gradient(one.summed, chosen)
+        d_mixed, d_x = _input_gradient(one.summed, w.out, one.rows8, w.out8_t), one.summed
         if ctx.rows is not None:
-            d_mixed = torch.zeros_like(x).index_add_(0, ctx.rows, d_mixed)
-            d_sum = torch.zeros_like(x).index_add_(0, ctx.rows, d_sum)
-        d_qkv, d_bqkv = attention_backward(d_mixed, qkv, b_qkv, cu_seqlens, ctx.max_seqlen)
-        d_qkv = d_qkv.flatten(1)
+            d_mixed, d_x = (torch.zeros_like(x).index_add_(0, ctx.rows, part) for part in (d_mixed, d_x))
+        grads = attention_backward(d_mixed, qkv, b_qkv, cu_seqlens, ctx.max_seqlen)
+        d_qkv, d_bqkv = grads[0].flatten(1), grads[1]
         d_wqkv = weight_gradient(d_qkv, x)
-        d_x = d_sum.addmm_(d_qkv, w_qkv)
-        grads = (d_wqkv, d_bqkv, d_wout, d_bout, d_g1, d_s1, d_wup, d_bup, d_wdown, d_bdown, d_g2, d_s2)
-        return (d_x, None, None, None, None, None, *grads)
+        d_x.addmm_(d_qkv, w.qkv)  # onto what came through the residual
+        return (
+            d_x, None, None, None, None, None, None, d_wqkv, d_bqkv, d_wout, one.bias, one.weight, one.shift,
+            d_wup, d_bup, d_wdown, two.bias, two.weight, two.shift,
+        )  # fmt: skip
+
+
+def _product(x: Tensor, weight: Tensor, x8: Rows8 | None, weight8: Rows8 | None) -> Tensor:
+    return x @ weight.t() if x8 is None or weight8 is None else product8(x8, weight8)
+
+
+def _input_gradient(d_out: Tensor, weight: Tensor, d_out8: Rows8 | None, weight8_t: Rows8 | None) -> Tensor:
+    return d_out @ weight if d_out8 is None or weight8_t is None else product8(d_out8, weight8_t)
+
+
+def _with_rows8(ctx: Any, out: Tensor, rows8: Rows8 | None) -> Any:
+    if rows8 is None:
+        return out, None
+    ctx.mark_non_differentiable(*rows8)
+    return out, rows8
 
 
 class FastMaskedTokens(torch.autograd.Function):
-    """The MLM head and its loss: (summed loss * scale, hits); the logits never leave bf16 nor this function."""
+    """The MLM head and its loss: (scaled summed loss, summed loss, hits); the logits never leave this function."""
 
     @staticmethod
-    def forward(ctx: Any, x_MD: Tensor, targets: Tensor, scale: Tensor, epsilon: float, narrow: Any, *masters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        w_transform, tokens = narrow
+    def forward(
+        ctx: Any,
+        x_MD: Tensor,
+        targets: Tensor,
+        scale: Tensor,
+        epsilon: float,
+        transform: Tensor,
+        table: Tensor,
+        *masters: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         _, b_transform, weight, shift, _, bias = masters
-        product = x_MD @ w_transform.t()
-        active = gelu_forward(product, b_transform)
+        product = x_MD @ transform.t()
+        active, _ = gelu_forward(product, b_transform)
         no_bias = torch.zeros_like(weight)
-        normal, means, deviations = norm_forward(active, no_bias, weight, shift, epsilon)
-        logits = normal @ tokens.t()
+        normal, means, deviations, _ = norm_forward(active, None, no_bias, weight, shift, epsilon)
+        logits = normal @ table.t()
         losses, hits = cross_entropy_(logits, bias, targets, scale)
         ctx.save_for_backward(
-            x_MD, product, active, normal, logits, means, deviations, no_bias, w_transform, tokens, b_transform, weight
+            x_MD, product, active, normal, logits, means, deviations, no_bias, transform, table, b_transform, weight
         )
+        ctx.vocabulary = bias.shape[0]
         loss_sum = losses.sum()
         return loss_sum * scale, loss_sum, hits.sum()
 
     @staticmethod
-    def backward(ctx: Any, d_loss: Tensor, *_: Tensor) -> Any:  # type: ignore[override]
-        x, product, active, normal, d_logits, means, deviations, no_bias, w_transform, tokens, b_transform, weight = (
+    def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Any:  # type: ignore[override]
+        x, product, active, normal, d_logits, means, deviations, no_bias, transform, table, b_transform, weight = (
             ctx.saved_tensors
         )
-        narrow_loss = d_loss.to(normal.dtype)
-        d_tokens = weight_gradient(d_logits, normal * narrow_loss)
-        d_bias = d_logits.sum(0, dtype=torch.float32) * d_loss
-        d_normal = (d_logits @ tokens) * narrow_loss
-        d_active, d_weight, d_shift, _ = norm_backward(d_normal, active, no_bias, weight, means, deviations)
-        d_btransform = gelu_backward_(d_active, product, b_transform)
-        d_wtransform = weight_gradient(d_active, x)
-        d_x = d_active @ w_transform
-        return d_x, None, None, None, None, d_wtransform, d_btransform, d_weight, d_shift, d_tokens, d_bias
+        factor = d_loss.to(normal.dtype)
+        d_table = weight_gradient(d_logits, normal * factor)[: ctx.vocabulary]
+        d_bias = d_logits.sum(0, dtype=torch.float32)[: ctx.vocabulary] * d_loss
+        d_normal = (d_logits @ table) * factor
+        grads = norm_backward(d_normal, active, None, no_bias, weight, means, deviations)
+        d_btransform, _ = gelu_backward_(grads.summed, product, b_transform)
+        d_transform = weight_gradient(grads.summed, x)
+        d_x = grads.summed @ transform
+        inputs = (d_x, None, None, None, None, None)
+        return (*inputs, d_transform, d_btransform, grads.weight, grads.shift, d_table, d_bias)

@@ -67,6 +67,16 @@ def read_style(folder: Path) -> tuple[SentenceStyle | None, list[str]]:
     return SentenceStyle(modes[0], normalize, max_length), departures  # type: ignore[arg-type]
 
 
+def part_folders(folder: Path) -> list[Path]:
+    """The folders of the parts that `modules.json` lists; only those that lie in this folder itself."""
+    try:
+        names = [part["path"] for part in _read(folder / "modules.json") or []]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+    plain = [name for name in names if isinstance(name, str) and name == Path(name).name and name not in ("", "..")]
+    return [folder / name for name in plain if (folder / name).is_dir()]
+
+
 def pooling_modes(config: dict[str, Any]) -> list[str]:
     """The poolings that a config names, in either spelling; the mean where it names none."""
     named = config.get("pooling_mode")

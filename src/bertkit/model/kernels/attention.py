@@ -1,8 +1,8 @@
-"""Attention of short packed sequences: one program has a whole sequence of one head on chip, forward and backward.
+"""Attention of short packed sequences: one program has a whole sequence of one head on chip.
 
 In: query, key and value as the product left them, [T, 3, H, E], and their biases, added here. Out: the mixed values,
 [T, H, E]; backward, the packed gradient and the biases' gradients. The softmax is computed again in the backward pass,
-so nothing is stored in between, and no two programs write to one place.
+so nothing is stored in between, and no two programs write to one place, so the result is always the same.
 Dimensions: T tokens, N sequences, H heads, E width of a head, B rows on chip (the longest sequence, rounded up).
 """
 
@@ -12,7 +12,6 @@ import triton.language as tl
 from torch import Tensor
 
 LONGEST = 128
-LOG2_E = 1.4426950408889634
 
 
 @triton.jit
@@ -25,15 +24,15 @@ def _load_part(qkv, bias, part: tl.constexpr, row, head, inside, H: tl.constexpr
 
 @triton.jit
 def _softmax(query, key, inside, scale):
-    """Weights of the sequence's own tokens, [B, B] in float32; `scale` includes the change to base two."""
-    scores = tl.dot(query, tl.trans(key)) * scale
+    """Weights of the sequence's own tokens, [B, B] in float32."""
+    scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)  # in base two
     scores = tl.where(inside[None, :], scores, float("-inf"))
     weights = tl.exp2(scores - tl.max(scores, 1)[:, None])
     return weights / tl.sum(weights, 1)[:, None]
 
 
 @triton.jit
-def _forward(qkv, bias, out, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr, B: tl.constexpr):
+def attention_forward_kernel(qkv, bias, out, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr, B: tl.constexpr):
     head = tl.program_id(0) % H
     sequence = tl.program_id(0) // H
     start = tl.load(cu_seqlens + sequence)
@@ -44,7 +43,7 @@ def _forward(qkv, bias, out, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr
         query = _load_part(qkv, bias, 0, row, head, inside, H, E)
         key = _load_part(qkv, bias, 1, row, head, inside, H, E)
         value = _load_part(qkv, bias, 2, row, head, inside, H, E)
-        weights = _softmax(query, key, inside, scale * 1.4426950408889634)
+        weights = _softmax(query, key, inside, scale)
         mixed = tl.dot(weights.to(value.dtype), value)
         places = out + row[:, None] * (H * E) + head * E + tl.arange(0, E)[None, :]
         tl.store(places, mixed.to(out.dtype.element_ty), mask=inside[:, None])
@@ -56,15 +55,13 @@ def _store_gradient(
 ):
     """One part of the packed gradient, and its sum over this sequence for the bias."""
     columns = part * H * E + head * E + tl.arange(0, E)
-    grad = tl.where(inside[:, None], grad, 0.0)
-    tl.store(
-        d_qkv + row[:, None] * (3 * H * E) + columns[None, :], grad.to(d_qkv.dtype.element_ty), mask=inside[:, None]
-    )
-    tl.store(d_bias + sequence * (3 * H * E) + columns, tl.sum(grad, 0))
+    places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
+    tl.store(places, grad.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+    tl.store(d_bias + sequence * (3 * H * E) + columns, tl.sum(tl.where(inside[:, None], grad, 0.0), 0))
 
 
 @triton.jit
-def _backward(
+def attention_backward_kernel(
     qkv, bias, d_out, d_qkv, d_bias, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr, B: tl.constexpr
 ):
     head = tl.program_id(0) % H
@@ -77,9 +74,9 @@ def _backward(
     key = _load_part(qkv, bias, 1, row, head, inside, H, E)
     value = _load_part(qkv, bias, 2, row, head, inside, H, E)
     places = d_out + row[:, None] * (H * E) + head * E + tl.arange(0, E)[None, :]
-    d_mixed = tl.load(places, mask=inside[:, None], other=0.0)  # zero rows: they add nothing to keys and values
-    # A sequence without tokens has no softmax; its rows are masked, and NaN is kept out of the sums by `inside`.
-    weights = tl.where(inside[:, None], _softmax(query, key, inside, scale * 1.4426950408889634), 0.0)
+    d_mixed = tl.load(places, mask=inside[:, None], other=0.0)
+    # Rows beyond the sequence have no softmax of their own: zero weights keep them out of every sum.
+    weights = tl.where(inside[:, None], _softmax(query, key, inside, scale), 0.0)
     d_value = tl.dot(tl.trans(weights.to(d_mixed.dtype)), d_mixed)
     _store_gradient(d_value, d_qkv, d_bias, 2, row, sequence, head, inside, H, E)
     d_weights = tl.dot(d_mixed, tl.trans(value))
@@ -89,18 +86,13 @@ def _backward(
     _store_gradient(tl.dot(tl.trans(d_scores), query), d_qkv, d_bias, 1, row, sequence, head, inside, H, E)
 
 
-def block_rows(max_seqlen: int) -> int:
-    """Rows on chip for sequences of this length."""
-    return max(16, triton.next_power_of_2(max_seqlen))
-
-
 def attention_forward(qkv_T3HE: Tensor, bias: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
     """Mix values within each sequence: [T, H, E]."""
     num_tokens, _, heads, width = qkv_T3HE.shape
     out = torch.empty(num_tokens, heads, width, dtype=qkv_T3HE.dtype, device=qkv_T3HE.device)
     grid = ((cu_seqlens.shape[0] - 1) * heads,)
-    rows = block_rows(max_seqlen)
-    _forward[grid](qkv_T3HE, bias, out, cu_seqlens, width**-0.5, heads, width, rows, num_warps=4)
+    sizes = (heads, width, block_rows(max_seqlen))
+    attention_forward_kernel[grid](qkv_T3HE, bias, out, cu_seqlens, width**-0.5, *sizes, num_warps=4, maxnreg=168)
     return out
 
 
@@ -112,9 +104,12 @@ def attention_backward(
     num_sequences = cu_seqlens.shape[0] - 1
     d_qkv = torch.empty_like(qkv_T3HE)
     d_bias = torch.empty(num_sequences, 3 * heads * width, dtype=torch.float32, device=qkv_T3HE.device)
-    grid = (num_sequences * heads,)
-    rows = block_rows(max_seqlen)
-    _backward[grid](
-        qkv_T3HE, bias, d_out_THE, d_qkv, d_bias, cu_seqlens, width**-0.5, heads, width, rows, num_warps=8 if rows >= 128 else 4
-    )
+    tensors = (qkv_T3HE, bias, d_out_THE, d_qkv, d_bias, cu_seqlens)
+    sizes = (heads, width, block_rows(max_seqlen))
+    attention_backward_kernel[(num_sequences * heads,)](*tensors, width**-0.5, *sizes, num_warps=4)
     return d_qkv, d_bias.sum(0)
+
+
+def block_rows(max_seqlen: int) -> int:
+    """Rows on chip for sequences of this length."""
+    return max(16, triton.next_power_of_2(max_seqlen))

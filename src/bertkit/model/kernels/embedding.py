@@ -14,7 +14,7 @@ ROWS = 4
 
 
 @triton.jit
-def _forward(
+def embed_forward_kernel(
     token_ids, segment_ids, position_ids, tokens, segments, positions, out, num_rows,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -55,7 +55,7 @@ def embed(
     grid = (triton.cdiv(num_rows, ROWS),)
     block = triton.next_power_of_2(width)
     ids = (token_ids, segment_ids, position_ids)
-    _forward[grid](*ids, tokens, segments, positions, out, num_rows, width, block, ROWS, num_warps=4)
+    embed_forward_kernel[grid](*ids, tokens, segments, positions, out, num_rows, width, block, ROWS, num_warps=4)
     return out
 
 

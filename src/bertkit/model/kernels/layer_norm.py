@@ -1,44 +1,80 @@
-"""LayerNorm of (sum of residual and product) + bias, one pass each way.
+"""LayerNorm of product + bias + residual, one pass each way.
 
-In: the sum as the product left it, [T, D], and the product's bias, added here. Out: the normalised rows with their
-means and inverse deviations; backward, the gradient of the sum and those of weight, shift and bias, which are added up
-per program and then over the programs, so that the order is always the same.
+In: the product, [T, D], its bias, and the residual or None. Out: the normalised rows with their means and inverse
+deviations, and the rows in eight bits where asked for; backward, the gradient of the sum and those of weight, shift
+and bias, which are added up per program and then over the programs, so that the order is always the same.
 """
+
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 4  # rows of a tile
+from bertkit.model.kernels.rows8 import ACTIVATION, Rows8, store_row8
+
+ROWS, ROWS_BACK = 4, 2  # rows of a tile
 PROGRAMS_PER_CORE = 4
 
 
+class Normed(NamedTuple):
+    """What LayerNorm leaves."""
+
+    out: Tensor  # [T, D]
+    means: Tensor  # [T] float32
+    deviations: Tensor  # [T] float32, inverse
+    rows8: Rows8 | None
+
+
+class NormGradients(NamedTuple):
+    """Gradients of the sum, [T, D], and of weight, shift and bias, [D] in float32."""
+
+    summed: Tensor
+    weight: Tensor
+    shift: Tensor
+    bias: Tensor
+    rows8: Rows8 | None
+
+
 @triton.jit
-def _forward(
-    summed, bias, weight, shift, out, means, deviations, num_rows, epsilon,
-    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+def _load_sum(product, residual, bias_row, places, valid, HAS_RESIDUAL: tl.constexpr):
+    values = tl.load(product + places, mask=valid, other=0.0).to(tl.float32) + bias_row
+    if HAS_RESIDUAL:
+        values += tl.load(residual + places, mask=valid, other=0.0).to(tl.float32)
+    return values
+
+
+@triton.jit(do_not_specialize=["zero"])
+def norm_forward_kernel(
+    product, residual, bias, weight, shift, out, means, deviations, out8, zero, num_rows, epsilon,
+    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, EIGHT: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
-    valid = (row < num_rows)[:, None] & (column < D)[None, :]
+    in_row = column < D
+    valid = (row < num_rows)[:, None] & in_row[None, :]
     places = row.to(tl.int64)[:, None] * D + column[None, :]
-    values = tl.load(summed + places, mask=valid, other=0.0).to(tl.float32)
-    values += tl.load(bias + column, mask=column < D, other=0.0)[None, :]
+    bias_row = tl.load(bias + column, mask=in_row, other=0.0)[None, :]
+    values = _load_sum(product, residual, bias_row, places, valid, HAS_RESIDUAL)
     mean = tl.sum(values, 1) / D
     centred = tl.where(valid, values - mean[:, None], 0.0)
     inverse = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / D + epsilon)
-    scaled = centred * inverse[:, None] * tl.load(weight + column, mask=column < D, other=0.0)[None, :]
-    scaled += tl.load(shift + column, mask=column < D, other=0.0)[None, :]
+    scaled = centred * inverse[:, None] * tl.load(weight + column, mask=in_row, other=0.0)[None, :]
+    scaled += tl.load(shift + column, mask=in_row, other=0.0)[None, :]
     tl.store(out + places, scaled.to(out.dtype.element_ty), mask=valid)
     tl.store(means + row, mean, mask=row < num_rows)
     tl.store(deviations + row, inverse, mask=row < num_rows)
+    if EIGHT:
+        tl.store(out8 + zero * 8 + places, (scaled * 8.0).to(out8.dtype.element_ty), mask=valid)
 
 
-@triton.jit
-def _backward(
-    d_out, summed, bias, weight, means, deviations, d_summed, partial, num_rows,
+@triton.jit(do_not_specialize=["zero"])
+def norm_backward_kernel(
+    d_out, d_more, product, residual, bias, weight, means, deviations, d_summed, partial, d_summed8, scales, zero,
+    num_rows,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr, HAS_MORE: tl.constexpr, EIGHT: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)
     in_row = column < D
@@ -49,12 +85,15 @@ def _backward(
     d_bias = tl.zeros([BLOCK], tl.float32)
     for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
         row = first + tl.arange(0, ROWS)
-        valid = (row < num_rows)[:, None] & in_row[None, :]
+        in_rows = row < num_rows
+        valid = in_rows[:, None] & in_row[None, :]
         places = row.to(tl.int64)[:, None] * D + column[None, :]
         grad = tl.load(d_out + places, mask=valid, other=0.0).to(tl.float32)
-        values = tl.load(summed + places, mask=valid, other=0.0).to(tl.float32) + bias_row
-        mean = tl.load(means + row, mask=row < num_rows, other=0.0)
-        inverse = tl.load(deviations + row, mask=row < num_rows, other=0.0)
+        if HAS_MORE:
+            grad += tl.load(d_more + places, mask=valid, other=0.0).to(tl.float32)
+        values = _load_sum(product, residual, bias_row, places, valid, HAS_RESIDUAL)
+        mean = tl.load(means + row, mask=in_rows, other=0.0)
+        inverse = tl.load(deviations + row, mask=in_rows, other=0.0)
         normal = tl.where(valid, (values - mean[:, None]) * inverse[:, None], 0.0)
         d_shift += tl.sum(grad, 0)
         d_weight += tl.sum(grad * normal, 0)
@@ -64,6 +103,8 @@ def _backward(
         d_values = tl.where(valid, (grad - normal * along[:, None] - level[:, None]) * inverse[:, None], 0.0)
         d_bias += tl.sum(d_values, 0)
         tl.store(d_summed + places, d_values.to(d_summed.dtype.element_ty), mask=valid)
+        if EIGHT:
+            store_row8(d_values, d_summed8 + zero * 8, scales, row, places, valid, in_rows)
     mine = partial + tl.program_id(0) * 3 * D + column
     tl.store(mine, d_weight, mask=in_row)
     tl.store(mine + D, d_shift, mask=in_row)
@@ -71,35 +112,64 @@ def _backward(
 
 
 def norm_forward(
-    summed_TD: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised rows, [T, D], and the mean and inverse deviation of each, [T] in float32."""
-    num_rows, width = summed_TD.shape
-    out = torch.empty_like(summed_TD)
+    product_TD: Tensor,
+    residual_TD: Tensor | None,
+    bias: Tensor,
+    weight: Tensor,
+    shift: Tensor,
+    epsilon: float,
+    *,
+    eight: bool = False,
+) -> Normed:
+    """LayerNorm(product + bias + residual)."""
+    num_rows, width = product_TD.shape
+    out = torch.empty_like(product_TD)
     means = torch.empty(num_rows, dtype=torch.float32, device=out.device)
     deviations = torch.empty_like(means)
-    grid = (triton.cdiv(num_rows, ROWS),)
-    block = triton.next_power_of_2(width)
-    _forward[grid](
-        summed_TD, bias, weight, shift, out, means, deviations, num_rows, epsilon, width, block, ROWS, num_warps=4
-    )
-    return out, means, deviations
+    rows8 = activation_rows8(out) if eight else None
+    norm_forward_kernel[(triton.cdiv(num_rows, ROWS),)](
+        product_TD, residual_TD, bias, weight, shift, out, means, deviations, rows8 and rows8.values, 0, num_rows, epsilon,
+        width, triton.next_power_of_2(width), ROWS, residual_TD is not None, eight, num_warps=2,
+    )  # fmt: skip
+    return Normed(out, means, deviations, rows8)
 
 
 def norm_backward(
-    d_out_TD: Tensor, summed_TD: Tensor, bias: Tensor, weight: Tensor, means: Tensor, deviations: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the sum, [T, D], and of weight, shift and bias, [D] in float32."""
-    num_rows, width = summed_TD.shape
-    d_summed = torch.empty_like(summed_TD)
-    programs = min(triton.cdiv(num_rows, ROWS), PROGRAMS_PER_CORE * num_cores(summed_TD.device))
-    partial = torch.empty(programs, 3, width, dtype=torch.float32, device=summed_TD.device)
-    block = triton.next_power_of_2(width)
-    _backward[(programs,)](
-        d_out_TD, summed_TD, bias, weight, means, deviations, d_summed, partial, num_rows, width, block, ROWS, num_warps=4
-    )
-    d_weight, d_shift, d_bias = partial.sum(0).unbind(0)
-    return d_summed, d_weight, d_shift, d_bias
+    d_out_TD: Tensor,
+    product_TD: Tensor,
+    residual_TD: Tensor | None,
+    bias: Tensor,
+    weight: Tensor,
+    means: Tensor,
+    deviations: Tensor,
+    *,
+    d_more_TD: Tensor | None = None,
+    eight: bool = False,
+) -> NormGradients:
+    """The reverse; `d_more` is a second part of the gradient that comes in."""
+    num_rows, width = product_TD.shape
+    d_summed = torch.empty_like(product_TD)
+    programs = min(triton.cdiv(num_rows, ROWS_BACK), PROGRAMS_PER_CORE * num_cores(d_summed.device))
+    partial = torch.empty(programs, 3, width, dtype=torch.float32, device=d_summed.device)
+    rows8 = empty_rows8(d_summed) if eight else None
+    norm_backward_kernel[(programs,)](
+        d_out_TD, d_more_TD, product_TD, residual_TD, bias, weight, means, deviations, d_summed, partial,
+        *(rows8 or (None, None)), 0, num_rows, width, triton.next_power_of_2(width), ROWS_BACK,
+        residual_TD is not None, d_more_TD is not None, eight, num_warps=2,
+    )  # fmt: skip
+    return NormGradients(d_summed, *partial.sum(0).unbind(0), rows8)
+
+
+def activation_rows8(like: Tensor) -> Rows8:
+    """Room for activations in eight bits, with their constant scale."""
+    values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
+    return Rows8(values, torch.full((like.shape[0],), 1.0 / ACTIVATION, device=like.device))
+
+
+def empty_rows8(like: Tensor) -> Rows8:
+    """Room for these rows in eight bits."""
+    values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
+    return Rows8(values, torch.empty(like.shape[0], dtype=torch.float32, device=like.device))
 
 
 def num_cores(device: torch.device) -> int:
