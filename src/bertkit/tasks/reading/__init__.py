@@ -1,0 +1,1 @@
+"""Files of labelled data -> examples, without torch."""
