@@ -53,4 +53,4 @@ class TrainingReport:
 def training_page(report: TrainingReport) -> str:
     """The page of one run."""
     label = f"{report.name}: {report.num_parameters:,} parameters, {report.num_steps:,} steps, {report.num_tokens:,} tokens."
-    return frame("How this BERT was trained", label, fill("training"), report.to_json())
+    return frame("How this BERT was trained", label, fill("training", chart=fill("chart")), report.to_json())
