@@ -5,19 +5,17 @@ Bs, but none with more than its capped weight. B begins anywhere in it and ends 
 pair reaches its target; or, where that one ended with its document, after as many sentences.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.plan_layout import Layout
-from bertkit.corpus.random import draw_below
+from bertkit.corpus.plan_runs import DRAWS_PER_EXAMPLE, Runs
+from bertkit.corpus.random import draw_below, draw_uniform
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
-# The `number`-th random number of each of the `which` examples.
-Draw = Callable[[Integers, int], NDArray[np.float64]]
 NUM_ATTEMPTS = 8  # documents tried for one that is long enough
 
 
@@ -29,6 +27,16 @@ class Needs:
     num_units: Integers
     is_counted: Booleans
 
+    @classmethod
+    def of(cls, layout: Layout, runs: Runs) -> "Needs":
+        """What each run's own B would have been like."""
+        starts, splits, ends = (layout.unit_offsets[units] for units in (runs.firsts, runs.splits, runs.ends))
+        return cls(
+            num_tokens=np.maximum(runs.targets - (splits - starts), 1),
+            num_units=np.maximum(runs.ends - runs.splits, 1),  # one, where A was the last sentence
+            is_counted=ends - starts < runs.targets,
+        )
+
     def met_by(self, layout: Layout, rows: Integers, documents: Integers) -> Booleans:
         """Whether these documents are large enough for these rows."""
         low, high = layout.document_offsets[documents], layout.document_offsets[documents + 1]
@@ -38,24 +46,23 @@ class Needs:
         ).astype(np.bool_)
 
 
-def draw_strangers(
-    layout: Layout, *, documents: Integers, runs: tuple[Integers, Integers, Integers], targets: Integers, draw: Draw
-) -> tuple[Integers, Integers]:
-    """First unit and end of a stranger for each run (first, split, end) of these documents."""
-    starts, splits, ends = (layout.unit_offsets[units] for units in runs)
-    needs = Needs(
-        num_tokens=np.maximum(targets - (splits - starts), 1),
-        num_units=np.maximum(runs[2] - runs[1], 1),  # one, where A was the last sentence
-        is_counted=ends - starts < targets,
-    )
+def draw_strangers(layout: Layout, runs: Runs) -> tuple[Integers, Integers]:
+    """First unit and end of a stranger for each run."""
+    documents, rows = layout.stretch_document[runs.stretches], np.arange(len(runs.stretches))
+    needs = Needs.of(layout, runs)
     others = np.zeros_like(documents)
-    rows = np.arange(len(documents))
+    start_draw = _draw(runs, rows, 0)
     for attempt in range(NUM_ATTEMPTS):
-        others[rows] = _other_documents(layout, documents[rows], draw(rows, 1 + attempt))
+        others[rows] = _other_documents(layout, documents[rows], _draw(runs, rows, 1 + attempt))
         rows = rows[~needs.met_by(layout, rows, others[rows])]
         if not len(rows):
             break
-    return _gather(layout, others, needs, draw(np.arange(len(documents)), 0))
+    return _gather(layout, others, needs, start_draw)
+
+
+def _draw(runs: Runs, rows: Integers, number: int) -> NDArray[np.float64]:
+    """The `number`-th of each run's random numbers that strangers have."""
+    return draw_uniform(runs.keys[rows], runs.counters[rows] + DRAWS_PER_EXAMPLE // 2 + number)
 
 
 def _other_documents(layout: Layout, documents: Integers, uniform: NDArray[np.float64]) -> Integers:
