@@ -1,12 +1,15 @@
 """`bertkit pretrain`: train a BERT as a recipe says, and go on where it was killed."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, print_json, table
+
+if TYPE_CHECKING:
+    from bertkit.training.estimate import Estimate
 
 
 def pretrain(
@@ -33,9 +36,10 @@ def pretrain(
 
     read = read_recipe(recipe, changes or (), minutes=minutes, init=init)
     if estimate:
-        from bertkit.training.opening import estimate_recipe
+        from bertkit.training.estimate import estimate_recipe
 
-        _show_estimate(estimate_recipe(read).__dict__, json)
+        found = estimate_recipe(read, out)
+        print_json(found.to_json()) if json else _show_estimate(found)
         return
     from bertkit.training.live import LiveLine
     from bertkit.training.run import run_pretraining
@@ -55,17 +59,42 @@ def pretrain(
         )
 
 
-def _show_estimate(found: dict[str, float], json: bool) -> None:
-    if json:
-        print_json(found)
-        return
+def _show_estimate(found: "Estimate") -> None:
     shown = table("what", "estimate")
-    shown.add_row("parameters", f"{found['num_parameters']:,}")
-    shown.add_row("steps", f"{found['steps']:,}")
-    shown.add_row("tokens", f"{found['tokens']:,}")
-    shown.add_row("hours", f"{found['hours']:.2f}")
-    shown.add_row("seconds a step", f"{found['seconds_per_step']:.3f}")
-    shown.add_row("memory", f"{found['memory_bytes'] / 2**30:.1f} GiB")
-    shown.add_row("disk", f"{found['disk_bytes'] / 2**30:.2f} GiB")
-    shown.add_row("device", str(found["device"]))
+    for what, figure in _rows(found):
+        shown.add_row(what, figure)
     console().print(shown)
+    stages = table("stage", "steps", "tokens", "epochs", "seconds a step", "measured")
+    for number, stage in enumerate(found.stages, start=1):
+        stages.add_row(
+            f"{number}: {stage.max_length} tokens",
+            f"{stage.steps:,}",
+            f"{stage.tokens / 1e6:,.1f} M",
+            "unknown" if stage.epochs is None else f"{stage.epochs:,.2f}",
+            f"{stage.seconds_per_step:,.3f}",
+            f"{stage.num_timed} {'parts of steps' if stage.measured_on else 'steps'}",
+        )
+    console().print(stages)
+    for note in found.notes:
+        console().print(f"- {note}", soft_wrap=True)
+
+
+def _rows(found: "Estimate") -> list[tuple[str, str]]:
+    gib = 2**30
+    peak = found.measured_memory_bytes
+    measured = "" if peak is None else f" (measured: {peak / gib:.2f} GiB)"
+    corpus = f" over {found.corpus_tokens / 1e6:,.1f} million tokens" if found.corpus_tokens else ""
+    days = f" = {found.hours / 24:,.1f} days" if found.hours > 48 else ""
+    parts = f"evaluation {found.evaluation_hours:,.2f}, checkpoints {found.checkpoint_hours:,.2f}"
+    rows = [
+        ("device", f"{found.device}, {found.precision}"),
+        ("parameters", f"{found.num_parameters:,}"),
+        ("steps", f"{found.steps:,}"),
+        ("tokens", f"{found.tokens:,}"),
+        ("epochs", "unknown: no store yet" if found.epochs is None else f"{found.epochs:,.2f}{corpus}"),
+        ("FLOPs", f"{found.flops:.3g}"),
+        ("hours", f"{found.hours:,.2f}{days} ({found.hours_low:,.2f} to {found.hours_high:,.2f}); of these {parts}"),
+        ("memory", f"{found.memory_bytes / gib:.2f} GiB{measured}; {found.available_memory_bytes / gib:.1f} GiB here"),
+        ("disk", f"{found.disk_bytes / gib:.2f} GiB; {found.free_disk_bytes / gib:.1f} GiB free"),
+    ]
+    return rows + ([("published run", found.published)] if found.published else [])
