@@ -1,18 +1,23 @@
 """The loader: batches in order from other processes, and no process left behind whatever happens."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import count, islice
+from pathlib import Path
 
 import pytest
 
 from bertkit.errors import BertkitError
-from bertkit.tasks import feed_workers
+from bertkit.tasks import feed_processes
 from bertkit.tasks.feed import PretrainingFeed, held_out_feed
-from bertkit.tasks.feed_workers import prefetch
+from bertkit.tasks.feed_workers import BatchLoader, prefetch
 from tests.tasks.test_feed import CONFIG, STORE, VOCABULARY, equal
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -72,12 +77,67 @@ def test_a_killed_worker_ends_the_stream_with_a_message(feed: PretrainingFeed) -
     for child in multiprocessing.active_children():
         child.kill()
     with pytest.raises(BertkitError, match="a loader process ended"):
-        list(islice(batches, 3 * feed_workers.NUM_SLOTS))
+        list(islice(batches, 3 * feed_processes.NUM_SLOTS))
 
 
 def test_workers_start_without_torch() -> None:
     code = "import bertkit.tasks.feed_workers, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_numbers_may_be_asked_for_in_any_order_counted_and_forgotten(feed: PretrainingFeed) -> None:
+    loader = BatchLoader(feed, 2, start_method="fork")
+    reference = PretrainingFeed(STORE, VOCABULARY, CONFIG)
+    many = range(3 * feed_processes.NUM_SLOTS)  # more than there are slots
+    for index in many:
+        loader.ask_counts(index) if index % 3 == 0 else loader.ask(index)
+    for index in reversed(many):
+        assert loader.counts(index) == reference.counts(index)
+        assert equal(loader.take(index), reference.micro_batch(index))  # what was only counted is built here
+    loader.ask(100)
+    loader.ask(101)
+    loader.forget()
+    loader.ask(101)
+    assert equal(loader.take(101), reference.micro_batch(101))
+    loader.close()
+    loader.close()  # twice does no harm
+
+
+def test_a_killed_parent_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    script = """
+if __name__ == "__main__":
+    import multiprocessing, time
+    from tests.tasks.test_feed import CONFIG, STORE, VOCABULARY, PretrainingFeed
+    from bertkit.tasks.feed_workers import BatchLoader
+    loader = BatchLoader(PretrainingFeed(STORE, VOCABULARY, CONFIG), 2)
+    loader.ask(0)
+    loader.take(0)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    time.sleep(60)
+"""
+    program = tmp_path / "program.py"
+    program.write_text(script, encoding="utf-8")
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        children = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(children) == 3
+        assert list(folder.glob("bertkit-feed-*"))
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while (any(map(is_running, children)) or list(folder.glob("bertkit-feed-*"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, children))
+    assert not list(folder.glob("bertkit-feed-*"))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_interrupted_by_ctrl_c_nothing_stays() -> None:

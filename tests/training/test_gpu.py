@@ -1,15 +1,19 @@
-"""On a CUDA device: bf16 close to float32, and a deterministic run that resumes to the same bits."""
+"""On a CUDA device: bf16 close to float32, a deterministic run that resumes to the same bits, shards."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.journal import read_journal
-from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.objective import Objective, make_objective
+from bertkit.training.optimizers import OptimizerConfig, clip_gradients
 from bertkit.training.recipe import ModelRecipe
+from bertkit.training.sharding import shard_objective
+from tests.training.test_sharding import accumulate, make_model
 from tests.training.tiny import SIZES, recipe, run
 
 pytestmark = [
@@ -35,3 +39,16 @@ def test_a_deterministic_run_resumes_to_the_same_bits(tmp_path: Path, name: str)
     CheckpointFolder(tmp_path / "part" / "checkpoints")._point("last", Path("step-00000009"))
     part = run(tmp_path / "part", made, resume=True)
     assert (part.weights_sha256, part.optimizer_sha256) == (whole.weights_sha256, whole.optimizer_sha256)
+
+
+def test_shards_in_half_precision_have_the_plain_numbers(tmp_path: Path) -> None:
+    plain, model = (make_model().cuda() for _ in range(2))
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        expected = accumulate(make_objective(Objective(plain), bf16=True))
+        found = accumulate(shard_objective(model, torch.device("cuda", 0), bf16=True))
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+        norms = [clip_gradients(list(one.parameters()), 0.5) for one in (plain, model)]
+        torch.testing.assert_close(norms[1], norms[0], rtol=2e-2, atol=0.0)
+    finally:
+        dist.destroy_process_group()

@@ -6,7 +6,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
-from bertkit.training.feeds import Feed, Prefetcher, StepCounts, sum_counts
+from bertkit.training.feeds import Feed, StepCounts, sum_counts
 from bertkit.training.loop import (
     LoopOptions,
     Progress,
@@ -19,6 +19,7 @@ from bertkit.training.loop import (
 )
 from bertkit.training.optimizers import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Place, Stage, StepPlan
+from bertkit.training.prefetching import Prefetcher
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.watch import DivergedError, Guard
 from tests.model.reference import make_batch
@@ -145,14 +146,3 @@ def test_a_climbing_loss_is_a_divergence_and_noise_is_not() -> None:
         kept.check(220, 9.0, 1.0)
     with pytest.raises(DivergedError, match="at step 7"):
         guard.check(7, 1.0, float("inf"))
-
-
-def test_a_time_budget_sets_the_number_of_steps() -> None:
-    torch.manual_seed(0)
-    model = BertModel(preset("tiny", vocab_size=tokenizer().vocab_size, hidden_size=16, intermediate_size=16))
-    progress = Progress(None)
-    options = LoopOptions(seconds=0.05, log_every=5)
-    parts = (StepPlan((Stage(max_length=16, tokens_per_batch=64),)), build_optimizers(model, OptimizerConfig()))
-    Trainer(model, [MemoryFeed(1)], *parts, ScheduleConfig(), options, progress).run(lambda records: None)
-    assert progress.num_steps is not None
-    assert progress.step == progress.num_steps >= 10

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
 from bertkit.training.plan import Stage, StepPlan
-from bertkit.training.schedule import PROVISIONAL_STEPS, ScheduleConfig, steps_in_budget
+from bertkit.training.schedule import ScheduleConfig
 
 
 @given(
@@ -74,10 +74,3 @@ def test_the_stable_rate_stays_and_then_falls() -> None:
     assert set(rates[9:81]) == {1.0}
     assert rates[90] == pytest.approx(0.55)
     assert rates[100] == pytest.approx(0.1)
-
-
-def test_a_time_budget_becomes_a_number_of_steps() -> None:
-    assert steps_in_budget(40, 0.5, 100.0) == 240
-    assert steps_in_budget(40, 0.5, -3.0) == 41
-    schedule = ScheduleConfig(warmup_share=0.1)
-    assert schedule.factor(0, None) == schedule.factor(0, PROVISIONAL_STEPS)

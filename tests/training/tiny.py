@@ -1,6 +1,6 @@
 """A run small enough for tests: documents of random words in memory, a feed by number, a recipe.
 
-As a program (`python -m tests.training.tiny OUT STEPS [--resume]`) it is a run that tests can kill.
+As a program (`python -m tests.training.tiny OUT STEPS [--resume] [--fsdp] [--sharded]`) it is a run that tests can kill.
 """
 
 import json
@@ -99,5 +99,10 @@ def run(out: Path, made: Recipe, *, resume: bool = False) -> RunResult:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    finished = run(Path(sys.argv[1]), recipe(steps=int(sys.argv[2])), resume="--resume" in sys.argv)
+    made = recipe(
+        steps=int(sys.argv[2]),
+        parallel="fsdp" if "--fsdp" in sys.argv else "ddp",
+        checkpoints=replace(recipe().checkpoints, sharded="--sharded" in sys.argv),
+    )
+    finished = run(Path(sys.argv[1]), made, resume="--resume" in sys.argv)
     print(json.dumps(asdict(finished)))

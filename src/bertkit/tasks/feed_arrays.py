@@ -161,8 +161,8 @@ class ArrayFeed:
         epoch = self.epoch(number)
         return number, epoch, epoch.packing[local % len(epoch.packing)]  # fewer only if there are hardly any examples
 
-    def fill(self, index: int, buffer: Integers) -> None:
-        """Write a micro-batch into a buffer."""
+    def fill(self, index: int, buffer: Integers) -> Counts:
+        """Write a micro-batch into a buffer; its counts are known by the way."""
         number, epoch, rows = self.examples(index)
         batch = BatchArrays.of(buffer, self.capacities)
         lengths = epoch.packing.lengths[rows].astype(np.int64)
@@ -177,6 +177,7 @@ class ArrayFeed:
             raise BertkitError(f"micro-batch {index} has {num_masked} masked tokens; raise num_masked")
         batch.masked_positions[:num_masked], batch.masked_positions[num_masked:] = masked.positions, 0
         batch.masked_token_ids[:num_masked], batch.masked_token_ids[num_masked:] = masked.targets, IGNORED
+        return Counts(num_masked, len(rows) if self.config.nsp else 0, num_tokens)
 
     def _write_places(
         self, batch: BatchArrays, epoch: Epoch, rows: Integers, lengths: Integers, offsets: Integers

@@ -9,8 +9,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,15 @@ from bertkit.model.bert import BertModel
 from bertkit.model.formats import load_model, save_model
 from bertkit.model.formats.safetensors_files import read_safetensors, write_safetensors
 from bertkit.tokenizer import Tokenizer
+from bertkit.training.checkpoint_shards import write_shards
+from bertkit.training.sharding import gather, local_part
+from bertkit.training.world import World
 
 FORMAT = 1
 WRITING = ".writing-"
 PREFIX = "step-"
-OPTIMIZER, STATE, WEIGHTS = "optimizer.safetensors", "state.json", "model.safetensors"
+OPTIMIZER, STATE, SHARDS = "optimizer.safetensors", "state.json", "optimizer"
+LOWER = "lower the learning rate"
 SLOW_SAVE = "BERTKIT_SLOW_SAVE"  # seconds to wait between files: tests kill a run inside a save
 
 
@@ -38,6 +42,7 @@ class CheckpointConfig:
 
     every_steps: int = 1000  # 0: only at the end
     keep: int = 2
+    sharded: bool = False  # with fsdp: every process writes its part of the optimizer's state, nobody gathers it
 
     def __post_init__(self) -> None:
         if self.every_steps < 0 or self.keep < 1:
@@ -49,8 +54,9 @@ class Checkpoint:
     """What a run goes on from."""
 
     model: BertModel
-    optimizer: dict[str, Tensor]
+    optimizer: dict[str, Tensor]  # empty where it lies in shards
     state: dict[str, Any]
+    shards: Path | None = None
 
 
 class CheckpointFolder:
@@ -63,18 +69,21 @@ class CheckpointFolder:
         self,
         model: BertModel,
         tokenizer: Tokenizer | None,
-        optimizer: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor] | None,
         state: Mapping[str, Any],
         *,
         is_best: bool,
     ) -> Path:
-        """Write the checkpoint of state["step"]; without room for it the last good one stays, and the error says so."""
+        """Write the checkpoint of state["step"]; without room for it the last good one stays, and the error says so.
+
+        Without an optimizer's state, its shards lie aside already.
+        """
         step = int(state["step"])
-        _refuse_broken(step, {**dict(model.named_parameters()), **optimizer})
-        target, aside = self.folder / f"{PREFIX}{step:08d}", self.folder / f"{WRITING}{PREFIX}{step:08d}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(aside, ignore_errors=True)
+        refuse_broken(step, {**dict(model.named_parameters()), **(optimizer or {})})
+        target, aside = self.folder / f"{PREFIX}{step:08d}", self._aside(step)
+        with self._room_for(step):
+            if optimizer is not None:
+                self._begin(step)
             self._write(aside, model, tokenizer, optimizer, {**state, "is_best": is_best})
             if target.exists():  # the same step, renamed just before a kill and never pointed to
                 target.rename(self.folder / f"{WRITING}old-{target.name}")
@@ -83,34 +92,60 @@ class CheckpointFolder:
             self._point("last", target)
             if is_best:
                 self._point("best", target)
-        except (OSError, SafetensorError, BertkitError) as error:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise BertkitError(self._no_room(step, error)) from error
         self._retain()
         return target
+
+    def save_shards(self, tensors: Mapping[str, Tensor], step: int, world: World) -> None:
+        """Every process writes its part of the optimizer's state aside; `save` then makes it a checkpoint."""
+        broken = torch.tensor([float(find_broken(tensors) is not None)], device=world.device)
+        if world.sum(broken).item():
+            raise BertkitError(f"the optimizer's state is not finite after step {step}: nothing was saved; {LOWER}")
+        with self._room_for(step):
+            if world.is_first:
+                self._begin(step)
+            world.agree(0)  # the others wait for the folder
+            write_shards(self._aside(step) / SHARDS, tensors)
+
+    def _aside(self, step: int) -> Path:
+        return self.folder / f"{WRITING}{PREFIX}{step:08d}"
+
+    def _begin(self, step: int) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._aside(step), ignore_errors=True)
+        self._aside(step).mkdir()
+
+    @contextmanager
+    def _room_for(self, step: int) -> Iterator[None]:
+        """A failure leaves nothing half-written and is one line."""
+        try:
+            yield
+        except (OSError, SafetensorError, BertkitError) as error:
+            shutil.rmtree(self._aside(step), ignore_errors=True)
+            raise BertkitError(self._no_room(step, error)) from error
 
     def _write(
         self,
         aside: Path,
         model: BertModel,
         tokenizer: Tokenizer | None,
-        optimizer: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor] | None,
         state: Mapping[str, Any],
     ) -> None:
-        aside.mkdir()
         save_model(model, aside)
         _dawdle()
         if tokenizer:
             tokenizer.save(aside, max_length=model.config.max_positions)
-        write_safetensors(aside / OPTIMIZER, {name: _plain(tensor) for name, tensor in optimizer.items()})
+        if optimizer is not None:
+            write_safetensors(aside / OPTIMIZER, {name: _plain(tensor) for name, tensor in optimizer.items()})
         _dawdle()
-        sizes = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
+        sizes = {str(path.relative_to(aside)): path.stat().st_size for path in _files(aside)}
         text = json.dumps({"format": FORMAT, **state, "files": sizes}, indent=2, allow_nan=False)
         (aside / STATE).write_text(text + "\n", encoding="utf-8")
-        for path in aside.iterdir():
+        for path in _files(aside):
             path.chmod(0o644)
             _sync(path)
-        _sync(aside)
+        for path in {path.parent for path in _files(aside)}:
+            _sync(path)
         _dawdle()
 
     def _point(self, name: str, target: Path) -> None:
@@ -141,6 +176,8 @@ class CheckpointFolder:
             if not (folder / file).is_file() or (folder / file).stat().st_size != size:
                 raise BertkitError(f"{folder / file} is missing or cut short; point {folder} to an older checkpoint")
         model, _ = load_model(folder.resolve())
+        if (folder / SHARDS).is_dir():
+            return Checkpoint(model, {}, state, folder / SHARDS)
         # Copies: safetensors maps the file, and the run will remove it one day.
         tensors = {name: tensor.clone() for name, tensor in read_safetensors(folder / OPTIMIZER).items()}
         return Checkpoint(model, tensors, state)
@@ -174,20 +211,30 @@ def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu").contiguous()
+    return gather(tensor).to("cpu").contiguous()
+
+
+def refuse_broken(step: int, tensors: Mapping[str, Tensor]) -> None:
+    """Values that are not finite are never saved."""
+    if name := find_broken(tensors):
+        raise BertkitError(f"{name} is not finite after step {step}: nothing was saved; {LOWER}")
 
 
 @torch.no_grad()
-def _refuse_broken(step: int, tensors: Mapping[str, Tensor]) -> None:
-    """One look at the device for all tensors; names are sought only when something is wrong."""
+def find_broken(tensors: Mapping[str, Tensor]) -> str | None:
+    """One look at the device for all tensors, or what lies here of them; names are sought only if something is wrong."""
     by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors.values():
-        by_device.setdefault(tensor.device, []).append(tensor)
+        if (part := local_part(tensor)).numel():
+            by_device.setdefault(part.device, []).append(part)
     norms = [torch.stack(torch._foreach_norm(group, ord=float("inf"))) for group in by_device.values()]
     if all(bool(torch.isfinite(norm).all()) for norm in norms):
-        return
-    name = next(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all()))
-    raise BertkitError(f"{name} is not finite after step {step}: nothing was saved; lower the learning rate")
+        return None
+    return next(name for name, tensor in tensors.items() if not bool(torch.isfinite(local_part(tensor)).all()))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _sync(path: Path) -> None:

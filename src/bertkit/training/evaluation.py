@@ -11,6 +11,7 @@ from torch import nn
 from bertkit.errors import BertkitError
 from bertkit.training.feeds import Feed, sum_counts
 from bertkit.training.objective import NUM_SUMS
+from bertkit.training.sharding import settle
 from bertkit.training.world import World
 
 
@@ -65,9 +66,11 @@ def evaluate(objective: nn.Module, feed: Feed, indices: Sequence[int], world: Wo
     counts = sum_counts(feed.counts(index) for index in indices)
     ones = torch.ones(2, device=world.device)
     sums = torch.zeros(NUM_SUMS, dtype=torch.float64, device=world.device)
-    for index in indices:
-        if index % world.size == world.rank:
-            sums += objective(feed.micro_batch(index).to(world.device), ones)[1]
+    for turn in range(world.rank, -(-len(indices) // world.size) * world.size, world.size):
+        # Sharded weights are gathered by all processes together, so each makes as many turns; the last may not count.
+        batch = feed.micro_batch(indices[min(turn, len(indices) - 1)])
+        sums += objective(batch.to(world.device), ones)[1] * (turn < len(indices))
+    settle(objective)
     mlm, nsp, mlm_correct, nsp_correct = world.sum(sums).tolist()
     objective.train(was_training)
     masked, pairs = max(1, counts.num_masked), max(1, counts.num_pairs)

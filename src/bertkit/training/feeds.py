@@ -1,22 +1,43 @@
 """What the loop needs from data: micro-batches by number, and their counts before they are built.
 
 The order is a function of the number alone, so a run resumed at any step, on any number of processes, sees what the
-uninterrupted run would have seen. Batches are built ahead in threads; the loop asks by number all the same.
+uninterrupted run would have seen. prefetching.py builds them ahead; the loop asks by number all the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
-from bertkit.training.plan import Place
+
+
+class Batch(Protocol):
+    """Anything that can be moved to a device; a dataclass of tensors."""
+
+    def to(self: "BatchT", device: torch.device | str) -> "BatchT":
+        """The same batch on another device."""
+
+
+BatchT = TypeVar("BatchT", bound=Batch)
+MadeT_co = TypeVar("MadeT_co", bound=Batch, covariant=True)
+T = TypeVar("T")
+
+
+class MicroBatches(Protocol[MadeT_co]):
+    """Micro-batches in an order that is a function of (seed, index), of pre-training or of any task."""
+
+    def micro_batch(self, index: int) -> MadeT_co:
+        """The micro-batch of this number."""
+
+    def counts(self, index: int) -> Any:
+        """Its counts, known without building it."""
 
 
 class BatchCounts(Protocol):
-    """How much a micro-batch holds, as host integers."""
+    """How much a micro-batch of pre-training holds, as host integers."""
 
     @property
     def num_masked(self) -> int:
@@ -31,11 +52,8 @@ class BatchCounts(Protocol):
         """Real tokens."""
 
 
-class Feed(Protocol):
-    """Micro-batches in an order that is a function of (seed, index)."""
-
-    def micro_batch(self, index: int) -> PretrainingBatch:
-        """The micro-batch of this number."""
+class Feed(MicroBatches[PretrainingBatch], Protocol):
+    """Those of pre-training."""
 
     def counts(self, index: int) -> BatchCounts:
         """Its counts, known without building it."""
@@ -48,6 +66,11 @@ class StepCounts:
     num_masked: int
     num_pairs: int
     num_tokens: int
+
+    @property
+    def denominators(self) -> tuple[int, int]:
+        """What the summed losses are divided by."""
+        return max(1, self.num_masked), max(1, self.num_pairs)
 
 
 def sum_counts(counts: Iterable[BatchCounts]) -> StepCounts:
@@ -78,66 +101,15 @@ class StreamFeed:
 
 
 NO_COUNTS = StepCounts(0, 0, 0)
-Key = tuple[int, int]  # stage, index
 
 
-class Prefetcher:
-    """Builds announced micro-batches in threads; what was not announced is built when asked for."""
-
-    def __init__(self, feeds: Sequence[Feed], workers: int, *, pinned: bool = False) -> None:
-        self._feeds = feeds
-        self._pinned = pinned
-        self._pool = ThreadPoolExecutor(workers, "bertkit-feed") if workers else None
-        self._coming: dict[Key, Future[PretrainingBatch]] = {}
-        self._counts: dict[Place, Future[StepCounts]] = {}
-
-    def announce(self, place: Place, keys: Iterable[Key]) -> None:
-        """Begin to count a step and to build those of its micro-batches that this process computes."""
-        if self._pool is None or place in self._counts:
-            return
-        self._counts[place] = self._pool.submit(self._count, place)
-        for key in keys:
-            self._coming[key] = self._pool.submit(self._build, key)
-
-    def take_counts(self, place: Place) -> StepCounts:
-        """The counts of a whole step."""
-        coming = self._counts.pop(place, None)
-        return self._count(place) if coming is None else coming.result()
-
-    def take(self, key: Key) -> PretrainingBatch:
-        """The micro-batch, waited for if it is being built."""
-        coming = self._coming.pop(key, None)
-        return self._build(key) if coming is None else coming.result()
-
-    def close(self) -> None:
-        """Forget what nobody asked for."""
-        if self._pool:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        self._coming.clear()
-        self._counts.clear()
-
-    def _count(self, place: Place) -> StepCounts:
-        feed = self._feeds[place.stage]
-        return sum_counts(feed.counts(index) for index in range(place.first, place.first + place.count))
-
-    def _build(self, key: Key) -> PretrainingBatch:
-        stage, index = key
-        batch = self._feeds[stage].micro_batch(index)
-        return map_tensors(batch, lambda tensor: tensor.pin_memory()) if self._pinned else batch
-
-
-def map_tensors(batch: PretrainingBatch, change: Callable[[Tensor], Tensor]) -> PretrainingBatch:
-    """The same batch with every tensor changed."""
-    inputs = batch.inputs
-    return PretrainingBatch(
-        inputs=replace(
-            inputs,
-            token_ids=change(inputs.token_ids),
-            segment_ids=change(inputs.segment_ids),
-            position_ids=change(inputs.position_ids),
-            cu_seqlens=change(inputs.cu_seqlens),
-        ),
-        masked_positions=change(batch.masked_positions),
-        masked_token_ids=change(batch.masked_token_ids),
-        next_labels=change(batch.next_labels),
-    )
+def map_tensors(batch: T, change: Callable[[Tensor], Tensor]) -> T:
+    """The same dataclass with every tensor in it changed."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(batch)):  # type: ignore[arg-type]
+        value = getattr(batch, name)
+        if isinstance(value, Tensor):
+            values[name] = change(value)
+        else:
+            values[name] = map_tensors(value, change) if is_dataclass(value) else value
+    return type(batch)(**values)

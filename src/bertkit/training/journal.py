@@ -1,4 +1,4 @@
-"""The run's journal: one JSON object a line for every step, evaluation and event, and TensorBoard where it is there.
+"""The run's journal: one JSON object a line for every step, evaluation and event, and the same for TensorBoard.
 
 A checkpoint remembers how long the journal was; a resumed run cuts it there, so that no step appears twice.
 """
@@ -7,7 +7,8 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +16,52 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.training.loop import StepRecord
+from bertkit.training.tensorboard_file import EventFile
 
 NAME = "journal.jsonl"
 AVERAGED = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy", "grad_norm")
 
 
 class Journal:
-    """Appends to journal.jsonl; made by the first process alone."""
+    """Appends to journal.jsonl; made by the first process alone. Nothing that comes is of an earlier `step`."""
 
-    def __init__(self, folder: Path, position: int, *, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, position: int, *, tensorboard: bool = False, step: int = 0) -> None:
         self.path = Path(folder) / NAME
-        self._file = self.path.open("ab")
-        self._file.truncate(position)
-        self._file.seek(position)
-        self._board = _open_tensorboard(Path(folder) / "tensorboard") if tensorboard else None
+        with self._room():
+            self._file = self.path.open("ab")
+            self._file.truncate(position)
+            self._file.seek(position)
+            self._board = EventFile(Path(folder) / "tensorboard", step) if tensorboard else None
 
     def write(self, kind: str, values: Mapping[str, Any]) -> None:
         """One line, at once readable by others; a full disk is one clear line."""
         line = json.dumps({"kind": kind, **values}, ensure_ascii=False) + "\n"
-        try:
+        with self._room():
             self._file.write(line.encode())
             self._file.flush()
+            if self._board:
+                self._board.write(_scalars(kind, values), int(values.get("step", 0)))
+
+    def position(self) -> int:
+        """Its length, synced to the disk."""
+        with self._room():
+            os.fsync(self._file.fileno())
+            return self._file.tell()
+
+    def close(self) -> None:
+        """No more lines; what a full disk did not take was told of when it was written."""
+        for file in (self._file, self._board):
+            with suppress(OSError):
+                file.close() if file else None
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise BertkitError(
                 f"cannot write {self.path}: {error.strerror}; make room and start again with --resume"
             ) from error
-        board = self._board
-        for name, value in values.items() if board else ():
-            if board and isinstance(value, int | float) and name != "step":
-                board.add_scalar(f"{kind}/{name}", value, values.get("step", 0))
-
-    def position(self) -> int:
-        """Its length, synced to the disk."""
-        os.fsync(self._file.fileno())
-        return self._file.tell()
-
-    def close(self) -> None:
-        """No more lines."""
-        self._file.close()
-        if self._board:
-            self._board.close()
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
@@ -90,11 +97,9 @@ def memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _open_tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:
-        raise BertkitError(
-            "TensorBoard is not installed; pip install tensorboard, or set tensorboard = false"
-        ) from None
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call,unused-ignore]
+def _scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        f"{kind}/{name}": float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and name != "step"
+    }

@@ -3,7 +3,7 @@
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from bertkit.training.loop import Progress
 
@@ -21,7 +21,7 @@ class LiveLine:
         self._live = Live(console=self._console, transient=True) if shown and self._console.is_terminal else None
         self._shown, self._printed = shown, 0.0
 
-    def __enter__(self) -> "LiveLine":
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start()
         return self
@@ -34,7 +34,10 @@ class LiveLine:
 
     def on_step(self, values: dict[str, Any], progress: Progress) -> None:
         """The last steps' figures."""
-        line = step_line(values, progress)
+        self.show(step_line(values, progress))
+
+    def show(self, line: str) -> None:
+        """In place of the last one; without a terminal, only now and then."""
         if self._live:
             from rich.text import Text
 
@@ -45,8 +48,12 @@ class LiveLine:
 
     def on_evaluation(self, values: dict[str, Any]) -> None:
         """Held-out figures stay on the screen."""
+        self.print(evaluation_line(values))
+
+    def print(self, line: str) -> None:
+        """A line that stays."""
         if self._shown:
-            self._console.print(evaluation_line(values), soft_wrap=True)
+            self._console.print(line, soft_wrap=True)
 
 
 def step_line(values: dict[str, Any], progress: Progress) -> str:

@@ -4,6 +4,8 @@ Sum of MLM losses / masked tokens of the step + sum of NSP losses / pairs of the
 micro-batches and processes, the gradients add up to the same.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -36,22 +38,22 @@ class Objective(nn.Module):
 
 
 class HalfPrecision(nn.Module):
-    """The same in bf16 throughout; the weights stay float32, and so do the gradients that accumulate on them."""
+    """Any objective in bf16 throughout; the weights stay float32, and so do the gradients that accumulate on them."""
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: nn.Module) -> None:
         super().__init__()
         self.objective = objective
 
-    def forward(self, batch: PretrainingBatch, counts_2: Tensor) -> tuple[Tensor, Tensor]:
-        """As Objective's, on bf16 copies of the weights."""
+    def forward(self, batch: Any, denominators: Tensor) -> tuple[Tensor, Tensor]:
+        """As the objective's own, on bf16 copies of the weights."""
         narrow = {name: p.to(torch.bfloat16) for name, p in self.objective.named_parameters()}
-        result: tuple[Tensor, Tensor] = functional_call(self.objective, narrow, (batch, counts_2))
+        result: tuple[Tensor, Tensor] = functional_call(self.objective, narrow, (batch, denominators))
         return result
 
 
-def make_objective(model: BertModel, *, bf16: bool = False) -> nn.Module:
-    """The model's loss in the precision asked for."""
-    return HalfPrecision(Objective(model)) if bf16 else Objective(model)
+def make_objective(objective: nn.Module, *, bf16: bool = False) -> nn.Module:
+    """An objective in the precision asked for."""
+    return HalfPrecision(objective) if bf16 else objective
 
 
 def _num_correct(logits: Tensor, targets: Tensor) -> Tensor:

@@ -1,17 +1,12 @@
 """A recipe's folders, opened: tokenizer, token stores and their feeds."""
 
-from pathlib import Path
-
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.tasks.feed import PretrainingFeed, held_out_feed
 from bertkit.tasks.feed_epochs import FeedConfig
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.data import RunData
-from bertkit.training.estimate import Estimate, estimate
 from bertkit.training.recipe import Recipe
-
-BERT_VOCABULARY = 30522  # assumed by an estimate where there is no tokenizer yet
 
 
 def open_data(recipe: Recipe) -> RunData:
@@ -47,10 +42,3 @@ def _open_held_out(recipe: Recipe, folder: str, tokenizer: Tokenizer) -> Pretrai
     if not folder:
         return None
     return held_out_feed(TokenStore.open(folder, tokenizer), tokenizer, feed_config(recipe, 0))
-
-
-def estimate_recipe(recipe: Recipe) -> Estimate:
-    """What the recipe will take here; without a tokenizer the vocabulary is taken for BERT's own."""
-    folder = recipe.data.tokenizer
-    known = folder and Path(folder).exists()
-    return estimate(recipe, Tokenizer.load(folder).vocab_size if known else BERT_VOCABULARY)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from bertkit.errors import BertkitError
 from bertkit.training.lamb import Lamb
 from bertkit.training.muon import Muon
+from bertkit.training.sharding import local_part, shard_like
 
 OptimizerName = Literal["adamw", "lamb", "muon"]
 OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "lamb", "muon")
@@ -109,8 +112,13 @@ def set_rate(optimizers: Sequence[Optimizer], factor: float) -> None:
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
     """Scale gradients down to a global norm; the norm comes back on its device, and the host waits for nothing."""
-    grads = [p.grad for p in parameters if p.grad is not None]
+    found = [p.grad for p in parameters if p.grad is not None]
+    grads = [local_part(grad) for grad in found]
     norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+    if found and isinstance(found[0], DTensor):  # shards: every process adds the part that it has
+        squared = norm.square()
+        dist.all_reduce(squared, group=found[0].device_mesh.get_group())
+        norm = squared.sqrt()
     if max_norm > 0.0:
         torch._foreach_mul_(grads, torch.clamp(max_norm / (norm + 1e-6), max=1.0))
     return norm
@@ -128,7 +136,7 @@ def export_state(optimizers: Sequence[Optimizer], model: nn.Module) -> dict[str,
 
 
 def import_state(optimizers: Sequence[Optimizer], model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """The reverse; the state of a parameter that has none stays empty."""
+    """The reverse, whole or in shards; the state of a parameter that has none stays empty."""
     names = {p: name for name, p in model.named_parameters()}
     by_name: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
@@ -137,7 +145,11 @@ def import_state(optimizers: Sequence[Optimizer], model: nn.Module, tensors: Map
     for optimizer in optimizers:
         ordered = [p for group in optimizer.param_groups for p in group["params"]]
         plain = optimizer.state_dict()
-        plain["state"] = {i: by_name[names[p]] for i, p in enumerate(ordered) if names[p] in by_name}
+        plain["state"] = {
+            i: {part: shard_like(tensor, p) for part, tensor in by_name[names[p]].items()}
+            for i, p in enumerate(ordered)
+            if names[p] in by_name
+        }
         optimizer.load_state_dict(plain)
     known = {names[p] for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     if missing := sorted(known ^ set(by_name)) if by_name else []:

@@ -80,7 +80,10 @@ class StepPlan:
 
     def locate(self, step: int, num_steps: int | None) -> Place:
         """The data of step 0, 1, ...; while the number of steps is not known, the run is in its first stage."""
-        stage, start = self._stage_of(step, num_steps)
+        return self.place(step, *self._stage_of(step, num_steps))
+
+    def place(self, step: int, stage: int, start: int) -> Place:
+        """The data of a step of the stage that began at step `start`."""
         within, full = step - start, self.stages[stage].micro_batches
         if stage or not self.batch_warmup_steps:
             return Place(stage, within * full, full)
@@ -90,7 +93,11 @@ class StepPlan:
 
     def first_step(self, stage: int, num_steps: int) -> int:
         """The step at which a stage begins."""
-        return round(num_steps * sum(earlier.share for earlier in self.stages[:stage]))
+        return round(num_steps * self.share_before(stage))
+
+    def share_before(self, stage: int) -> float:
+        """How much of the run comes before a stage."""
+        return sum(earlier.share for earlier in self.stages[:stage])
 
     def _stage_of(self, step: int, num_steps: int | None) -> tuple[int, int]:
         if num_steps is not None:

@@ -18,6 +18,8 @@ from bertkit.training.evaluation import EvaluationConfig
 from bertkit.training.optimizers import OptimizerConfig
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.schedule import ScheduleConfig
+from bertkit.training.sharding import Parallel, check_parallel
+from bertkit.training.stepping import KERNELS, Kernels
 from bertkit.training.toml_text import read_toml, set_value, to_dataclass, to_plain, unknown_key, write_toml
 
 NAME = "bertkit.toml"
@@ -34,7 +36,10 @@ FREE_TO_CHANGE = (
     "log_every",
     "tensorboard",
     "device",
+    "parallel",
     "precision",
+    "kernels",
+    "eight_bits",
     "compile",
     "deterministic",
 )
@@ -71,7 +76,7 @@ class DataRecipe:
     old_held_out: str = ""  # of the text that `init` was trained on, when going on with other text
     next_sentence: bool = True
     short_share: float = 0.1  # of pairs, drawn shorter than they could be
-    workers: int = 2  # threads that build batches ahead
+    workers: int = 2  # processes that build batches ahead, for each process that trains; 0: none
 
 
 @dataclass(frozen=True)
@@ -82,11 +87,14 @@ class Recipe:
     minutes: float | None = None  # a time budget in place of steps
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    parallel: Parallel = "ddp"  # under torchrun: every process has all weights, or with fsdp its shards of them
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    kernels: Kernels = "auto"  # in bfloat16: our own where they run, or torch's (plain), compiled if asked for
+    eight_bits: bool = False  # most products of training in eight bits; needs a Hopper GPU
     compile: bool = False
     deterministic: bool | None = None  # None: on the CPU
     log_every: int = 10
-    tensorboard: bool = False
+    tensorboard: bool = True
     model: ModelRecipe = field(default_factory=ModelRecipe)
     data: DataRecipe = field(default_factory=DataRecipe)
     stages: tuple[Stage, ...] = (Stage(),)
@@ -102,8 +110,11 @@ class Recipe:
             raise BertkitError("`steps` or `minutes` must be above 0")
         if self.precision not in PRECISIONS:
             raise BertkitError(f"unknown precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+        if self.kernels not in KERNELS:
+            raise BertkitError(f"unknown kernels {self.kernels!r}; choose one of {', '.join(KERNELS)}")
         if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
             raise BertkitError("log_every must be at least 1, seed and data.workers at least 0")
+        check_parallel(self.parallel, self.optimizer.name)
         _ = self.plan  # checked when made
 
     @property

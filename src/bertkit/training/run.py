@@ -5,29 +5,33 @@ the end model/ (an ordinary BERT folder with its card) and report.html. Only the
 """
 
 import math
-import os
-import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
-import bertkit
 from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.training.budget import TimeBudget, TimedPlan, TimedSchedule, count_looks
+from bertkit.training.checkpoint_shards import read_shards
 from bertkit.training.checkpoints import Checkpoint, CheckpointFolder, fingerprint
 from bertkit.training.data import RunData
+from bertkit.training.determinism import deterministic_algorithms
 from bertkit.training.evaluation import Evaluation, evaluate, evaluation_indices
 from bertkit.training.feeds import Feed
 from bertkit.training.flops import step_flops
 from bertkit.training.journal import Journal, mean_values
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
 from bertkit.training.optimizers import build_optimizers, export_state, import_state
-from bertkit.training.recipe import NAME, Recipe, read_recipe, refuse_changes
+from bertkit.training.recipe import Recipe
+from bertkit.training.run_folder import prepare_folder, versions
+from bertkit.training.sharding import gather_all, gather_model, shard_objective
 from bertkit.training.start import fresh_model
+from bertkit.training.stepping import Plan, Schedule
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
 from bertkit.training.world import World, join_world
 
@@ -66,6 +70,7 @@ def run_pretraining(
     observer: Observer | None = None,
 ) -> RunResult:
     """Train as the recipe says, or go on where the run in `out` was when it was killed."""
+    started = time.monotonic()  # a time budget covers everything from here on
     with join_world(recipe.device) as world, catch_signals() as stop:
         resolved = recipe.resolve(world.device)
         with deterministic_algorithms(bool(resolved.deterministic)):
@@ -74,40 +79,38 @@ def run_pretraining(
 
                 data = open_data(resolved)
             try:
-                return Run(resolved, Path(out), data, world, observer, resume=resume).run(stop)
+                return Run(resolved, Path(out), data, world, observer, resume=resume, started=started).run(stop)
             except torch.OutOfMemoryError as error:
                 raise BertkitError(
                     "out of GPU memory: halve tokens_per_batch of the stages and double micro_batches, then --resume"
                 ) from error
 
 
-@contextmanager
-def deterministic_algorithms(on: bool) -> Iterator[None]:
-    """Make torch repeat itself bit for bit; on CUDA some operations are slower for it."""
-    before = torch.are_deterministic_algorithms_enabled()
-    if on:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose anew each time
-    torch.use_deterministic_algorithms(on)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
-
-
 class Run:
     """One run in one process."""
 
     def __init__(
-        self, recipe: Recipe, out: Path, data: RunData, world: World, observer: Observer | None, *, resume: bool
+        self,
+        recipe: Recipe,
+        out: Path,
+        data: RunData,
+        world: World,
+        observer: Observer | None,
+        *,
+        resume: bool,
+        started: float,
     ) -> None:
         self.recipe, self.out, self.data, self.world, self.observer = recipe, out, data, world, observer
+        self.started = started
         self.checkpoints = CheckpointFolder(out / "checkpoints", recipe.checkpoints.keep)
         if world.is_first:
             prepare_folder(recipe, out, self.checkpoints, resume=resume)
         world.agree(0)  # the others wait for the folder
         found = self.checkpoints.load() if resume else None
         self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
+        sharded = recipe.parallel == "fsdp" and world.size > 1
+        bf16 = recipe.precision == "bfloat16"
+        self.objective = shard_objective(self.model, world.device, bf16=bf16) if sharded else None
         self.optimizers = build_optimizers(self.model, recipe.optimizer)
         self.trainer = self._make_trainer(found)
         self.best = math.inf if found is None else _or_infinite(found.state["best_loss"])
@@ -116,34 +119,49 @@ class Run:
         self.journal: Journal | None = None
         if world.is_first:
             position = found.state["journal_bytes"] if found else 0
-            self.journal = Journal(out, position, tensorboard=recipe.tensorboard)
+            begins = found.state["step"] + 1 if found else 0  # the step of the first line to come
+            self.journal = Journal(out, position, tensorboard=recipe.tensorboard, step=begins)
 
     def _make_trainer(self, found: Checkpoint | None) -> Trainer:
         recipe = self.recipe
         progress, guard = Progress(recipe.steps), Guard()
         if found:
-            import_state(self.optimizers, self.model, found.optimizer)
+            tensors = read_shards(found.shards, self.model) if found.shards else found.optimizer
+            import_state(self.optimizers, self.model, tensors)
             state = found.state
-            progress = Progress(state["num_steps"], state["step"], state["tokens"], state["seconds"])
+            progress = Progress(**{name: state[name] for name in Progress.__dataclass_fields__ if name in state})
             guard = Guard.from_json(state["guard"])
         options = LoopOptions(
             clip_norm=recipe.optimizer.clip_norm,
             log_every=recipe.log_every,
             seed=recipe.seed,
             bf16=recipe.precision == "bfloat16",
+            kernels=recipe.kernels,
+            eight_bits=recipe.eight_bits,
             compile=recipe.compile,
             workers=recipe.data.workers,
-            seconds=None if recipe.minutes is None else 60.0 * recipe.minutes,
         )
-        parts = (self.model, self.data.train, recipe.plan, self.optimizers, recipe.schedule)
-        return Trainer(*parts, options, progress, self.world, guard)
+        plan, schedule, budget = self._lengths(progress)
+        parts = (self.model, self.data.train, plan, self.optimizers, schedule)
+        return Trainer(*parts, options, progress, self.world, guard, self.objective, budget)
+
+    def _lengths(self, progress: Progress) -> tuple[Plan, Schedule, TimeBudget | None]:
+        """By steps, or by time."""
+        recipe = self.recipe
+        if recipe.minutes is None:
+            return recipe.plan, recipe.schedule, None
+        looks = count_looks(recipe.evaluation.every_steps, recipe.checkpoints.every_steps)
+        budget = TimeBudget(60.0 * recipe.minutes, progress, looks, started=self.started)
+        return TimedPlan(recipe.plan, progress), TimedSchedule(recipe.schedule, progress), budget
 
     def run(self, stop: StopRequest) -> RunResult:
         """To the end, to a signal, or to an error that leaves the last checkpoint good."""
         trainer, progress = self.trainer, self.trainer.progress
         try:
-            if self.saved_step < 0:
-                self._look_first()
+            if self.saved_step < 0:  # measured and saved before anything is trained
+                self._look(0)
+                if trainer.budget:
+                    trainer.budget.looked()
             trainer.run(self._on_records, self._is_due, self._look, stop)
             if self.saved_step < progress.step:
                 self._save(is_best=False)
@@ -155,20 +173,24 @@ class Run:
         finally:
             if self.journal:
                 self.journal.close()
-        if trainer.is_finished and self.world.is_first:
-            from bertkit.training.finish import finish_run
-
-            finish_run(self.recipe, self.out, self.model, self.data, progress)
+        if trainer.is_finished:
+            self._finish()
         return self._result()
 
-    def _look_first(self) -> None:
-        """Evaluate and save before anything is trained; how long that takes counts in a time budget."""
-        started = time.perf_counter()
-        self._look(0)
-        seconds = time.perf_counter() - started
-        every = [n for n in (self.recipe.evaluation.every_steps, self.recipe.checkpoints.every_steps) if n]
-        self.trainer.progress.seconds += seconds
-        self.trainer.extra_seconds_a_step = seconds / min(every) if every else 0.0
+    def _finish(self) -> None:
+        """Write the model, its card and the report."""
+        model = gather_model(self.model, keep=self.world.is_first)
+        if model is None:
+            return
+        from bertkit.training.finish import finish_run
+
+        try:
+            finish_run(self.recipe, self.out, model, self.data, self.trainer.progress)
+        except (OSError, SafetensorError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise BertkitError(
+                f"the run is done, but its model cannot be written to {self.out}: {why}; make room, then --resume"
+            ) from error
 
     def _on_records(self, records: list[StepRecord]) -> None:
         if not self.journal:
@@ -181,7 +203,7 @@ class Run:
             self.observer.on_step(values, self.trainer.progress)
 
     def _stage(self, step: int) -> int:
-        return self.recipe.plan.locate(step, self.trainer.progress.num_steps).stage
+        return self.trainer.plan.locate(step, self.trainer.progress.num_steps).stage
 
     def _is_due(self, step: int) -> bool:
         every = (self.recipe.evaluation.every_steps, self.recipe.checkpoints.every_steps)
@@ -220,9 +242,10 @@ class Run:
     def _save(self, *, is_best: bool) -> None:
         progress = self.trainer.progress
         self.saved_step = progress.step
-        if not self.journal:
+        model, optimizer = self._gather()
+        if not self.journal or model is None:
             return
-        place = self.recipe.plan.locate(progress.step, progress.num_steps)
+        place = self.trainer.plan.locate(progress.step, progress.num_steps)
         state = {
             **asdict(progress),
             "data": {"stage": place.stage, "micro_batch": place.first},
@@ -234,8 +257,16 @@ class Run:
             "world_size": self.world.size,
             "versions": versions(),
         }
-        optimizer = export_state(self.optimizers, self.model)
-        self.checkpoints.save(self.model, self.data.tokenizer, optimizer, state, is_best=is_best)
+        self.checkpoints.save(model, self.data.tokenizer, optimizer, state, is_best=is_best)
+
+    def _gather(self) -> tuple[BertModel | None, dict[str, Tensor] | None]:
+        """The whole model for the process that writes, and the optimizer's state, unless all write their shards of it."""
+        tensors = export_state(self.optimizers, self.model)
+        model = gather_model(self.model, keep=self.world.is_first)
+        if self.objective and self.recipe.checkpoints.sharded:
+            self.checkpoints.save_shards(tensors, self.trainer.progress.step, self.world)
+            return model, None
+        return model, gather_all(tensors, keep=self.world.is_first) if self.objective else tensors
 
     def _result(self) -> RunResult:
         progress = self.trainer.progress
@@ -250,28 +281,6 @@ class Run:
             weights_sha256=fingerprint(self.model.named_parameters()),
             optimizer_sha256=fingerprint(export_state(self.optimizers, self.model).items()),
         )
-
-
-def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, resume: bool) -> None:
-    """Make the run's folder, or check that it holds this run; the recipe is written beside its checkpoints."""
-    begun = checkpoints.last_step() is not None
-    if begun and not resume:
-        raise BertkitError(f"{out} already holds a run; go on with --resume, or choose another folder with --out")
-    if begun:
-        refuse_changes(read_recipe(out / NAME), recipe)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        checkpoints.clean()
-        fresh = out / f".writing-{NAME}"
-        fresh.write_text(recipe.to_toml(), encoding="utf-8")
-        fresh.replace(out / NAME)  # never half-written
-    except OSError as error:
-        raise BertkitError(f"{out} cannot be written: {error.strerror or error}; choose another with --out") from None
-
-
-def versions() -> dict[str, str]:
-    """What a bit-for-bit repetition needs to be equal."""
-    return {"bertkit": bertkit.__version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def _or_infinite(value: float | None) -> float:

@@ -1,7 +1,4 @@
-"""The learning rate as a share of its peak: linear as in the paper (section A.2), or warm-up, stable, decay.
-
-A run is as long as its steps, or as a time budget, which becomes a step count once the first steps are measured.
-"""
+"""The learning rate as a share of its peak: linear as in the paper (section A.2), or warm-up, stable, decay."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,8 +7,7 @@ from bertkit.errors import BertkitError
 
 Shape = Literal["linear", "wsd"]
 SHAPES: tuple[Shape, ...] = ("linear", "wsd")
-MEASURED_FROM, MEASURED_TO = 10, 40  # steps that tell how long a step takes; the first ones compile and warm up
-PROVISIONAL_STEPS = 10_000  # the length assumed until then, so that the rate stays low in the warm-up
+PROVISIONAL_STEPS = 10_000  # assumed until a time budget is a number of steps, so that the rate stays low till then
 
 
 @dataclass(frozen=True)
@@ -36,17 +32,12 @@ class ScheduleConfig:
         if self.batch_warmup_steps < 0 or self.batch_warmup_start < 1:
             raise BertkitError("schedule: batch_warmup_steps must be at least 0 and batch_warmup_start at least 1")
 
-    def factor(self, step: int, num_steps: int | None) -> float:
-        """The rate of step 0, 1, ... as a share of the peak."""
+    def factor(self, step: float, num_steps: int | None) -> float:
+        """The rate of step 0, 1, ... as a share of the peak; a time budget's steps may lie in between."""
         total = num_steps or PROVISIONAL_STEPS
         warmup = max(1, round(self.warmup_share * total))
         if step < warmup:
-            return (step + 1) / warmup
+            return min(1.0, (step + 1) / warmup)
         decay = max(1, total - warmup if self.shape == "linear" else round(self.decay_share * total))
         left = min(1.0, max(0, total - step) / decay)
         return self.final + (1.0 - self.final) * left
-
-
-def steps_in_budget(step: int, seconds_a_step: float, seconds_left: float) -> int:
-    """How many steps a run has in all that has so much time left."""
-    return step + max(1, int(seconds_left / max(seconds_a_step, 1e-9)))

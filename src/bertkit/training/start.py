@@ -4,7 +4,7 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
-from bertkit.model.config import PRETRAINING
+from bertkit.model.config import PRETRAINING, BertConfig
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.recipe import Recipe
@@ -17,12 +17,15 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
         model = initial_checkpoint(recipe, tokenizer)
     else:
         model = BertModel(recipe.model.config(tokenizer.vocab_size, next_sentence=recipe.data.next_sentence))
-    longest = max(stage.max_length for stage in recipe.stages)
-    if longest > model.config.max_positions:
-        raise BertkitError(
-            f"a stage has max_length {longest}, but the model has {model.config.max_positions} positions"
-        )
+    check_positions(recipe, model.config)
     return model
+
+
+def check_positions(recipe: Recipe, config: BertConfig) -> None:
+    """Refuse stages that are longer than the model."""
+    longest = max(stage.max_length for stage in recipe.stages)
+    if longest > config.max_positions:
+        raise BertkitError(f"a stage has max_length {longest}, but the model has {config.max_positions} positions")
 
 
 def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:

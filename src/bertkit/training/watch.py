@@ -26,6 +26,7 @@ class Guard:
     num_steps: int = 0
     smoothed: float = 0.0
     lowest: float = math.inf
+    most_rise: float = MOST_RISE
 
     def check(self, step: int, loss: float, grad_norm: float) -> None:
         """Refuse to go on from a loss that is no number, or that has climbed far above where it was."""
@@ -39,7 +40,7 @@ class Guard:
         if self.num_steps < SETTLED:
             return
         self.lowest = min(self.lowest, self.smoothed)
-        if self.smoothed > self.lowest + MOST_RISE:
+        if self.smoothed > self.lowest + self.most_rise:
             rise = f"{self.lowest:.2f} to {self.smoothed:.2f}"
             raise DivergedError(
                 f"the loss diverges: smoothed, it rose from {rise} by step {step}; lower the learning rate"

@@ -1,0 +1,69 @@
+"""Does the fast path learn what the plain one learns? Held-out loss after the same steps, several seeds of each.
+
+    python -m bench.pretrain_curves recipes/small-h200.toml --steps 1000 --seeds 3 --set data.store=FOLDER ...
+
+plain is torch's own bf16, fast our kernels in bf16, eight the same with most products in eight bits. A way of computing
+keeps its place if its held-out losses lie within the range of the plain seeds, or below it.
+"""
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.training.recipe import Recipe, read_recipe
+from bertkit.training.run import run_pretraining
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {"kernels": "plain", "eight_bits": False, "compile": False},
+    "fast": {"kernels": "fast", "eight_bits": False},
+    "eight": {"kernels": "fast", "eight_bits": True},
+}
+
+
+def train(recipe: Recipe) -> dict[str, Any]:
+    """One run from nothing, its figures at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_pretraining(recipe, Path(folder))
+    assert result.evaluation is not None
+    speed = result.tokens / result.seconds
+    return {"loss": result.evaluation["mlm_loss"], "nsp": result.evaluation["nsp_accuracy"], "tokens_per_second": speed}
+
+
+def main() -> None:
+    """Train every way with every seed, then judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--set", action="append", default=[], dest="changes")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    recipe = read_recipe(given.recipe, given.changes, minutes=1.0)
+    recipe = replace(recipe, minutes=None, steps=given.steps, tensorboard=False)
+    recipe = replace(recipe, evaluation=replace(recipe.evaluation, every_steps=0))
+    recipe = replace(recipe, checkpoints=replace(recipe.checkpoints, every_steps=0))
+    rows = []
+    for way in given.ways:
+        for seed in range(given.seeds):
+            row = {"way": way, "seed": seed, **train(replace(recipe, seed=seed, **WAYS[way]))}
+            rows.append(row)
+            print(f"{way:6} seed {seed}: held-out MLM loss {row['loss']:.4f}, NSP {row['nsp']:.1%}, "
+                  f"{row['tokens_per_second'] / 1e3:,.0f} k tokens/s", flush=True)  # fmt: skip
+    plain = [row["loss"] for row in rows if row["way"] == "plain"]
+    for way in given.ways if plain else ():
+        losses = [row["loss"] for row in rows if row["way"] == way]
+        within = max(losses) <= max(plain)
+        mean = sum(losses) / len(losses)
+        print(
+            f"{way:6} mean {mean:.4f}, {min(losses):.4f} to {max(losses):.4f}: {'within' if within else 'BEYOND'} plain"
+        )
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""The one training loop, of pre-training and of every task: micro-batches in, a trained model and its records out.
+
+A step adds up the gradients of its micro-batches over all processes, clips them and updates; nothing waits for the
+device until records are collected. Dropout is keyed by (seed, micro-batch), so it too survives a kill and does not
+depend on the number of processes: there is no random state to store.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bertkit.training.budget import TimeBudget
+from bertkit.training.feeds import BatchT, MicroBatches
+from bertkit.training.optimizers import clip_gradients, set_rate
+from bertkit.training.plan import Place
+from bertkit.training.prefetching import Prefetcher
+from bertkit.training.sharding import exchange_gradients, without_exchange
+from bertkit.training.watch import Guard, StopRequest
+from bertkit.training.world import World
+
+
+class Counts(Protocol):
+    """How much a whole step holds, over all processes."""
+
+    @property
+    def denominators(self) -> tuple[int, ...]:
+        """What the objective divides its sums by."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens."""
+
+
+class Record(Protocol):
+    """What a run remembers of a step; pre-training and tasks add figures of their own."""
+
+    @property
+    def step(self) -> int:
+        """Steps done before it."""
+
+    @property
+    def loss(self) -> float:
+        """What was minimised."""
+
+    @property
+    def grad_norm(self) -> float:
+        """Before clipping."""
+
+
+class Plan(Protocol):
+    """Which micro-batches form which step."""
+
+    def check_world(self, size: int) -> None:
+        """Refuse a number of processes that the steps cannot be shared among."""
+
+    def locate(self, step: int, num_steps: int | None) -> Place:
+        """The micro-batches of step 0, 1, ..."""
+
+
+class Schedule(Protocol):
+    """The learning rate over the run."""
+
+    def factor(self, step: int, num_steps: int | None) -> float:
+        """The rate of step 0, 1, ... as a share of the peak."""
+
+
+Kernels = Literal["auto", "fast", "plain"]
+KERNELS: tuple[Kernels, ...] = ("auto", "fast", "plain")
+CountsT = TypeVar("CountsT", bound=Counts)
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """How steps are computed, apart from what they compute."""
+
+    clip_norm: float = 1.0
+    log_every: int = 1  # steps between looks at the device
+    seed: int = 0
+    bf16: bool = False
+    kernels: Kernels = "plain"  # how bf16 is computed: fast_objective.py chooses
+    eight_bits: bool = False
+    compile: bool = False
+    workers: int = 0  # processes or threads that build micro-batches ahead
+
+
+@dataclass
+class Progress:
+    """How far a run is; a checkpoint keeps it."""
+
+    num_steps: int | None = None  # None: not known yet, the run has a time budget
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0  # of steps
+    spent: float = 0.0  # of a time budget
+    knots: list[tuple[int, float]] = field(default_factory=list)  # where its length was estimated anew: see budget.py
+
+
+@dataclass(frozen=True)
+class Step(Generic[CountsT]):
+    """What the loop itself knows of a step."""
+
+    step: int
+    counts: CountsT
+    learning_rate: float
+    grad_norm: float = 0.0
+    seconds: float = 0.0  # the mean over the steps that were collected together
+
+
+@dataclass(frozen=True)
+class Pending(Generic[CountsT]):
+    """A step whose sums are still on the device."""
+
+    step: Step[CountsT]
+    sums: Tensor
+
+
+class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
+    """One run's moving parts. `run` is the loop; every process of a run has one.
+
+    The objective maps (micro-batch, denominators) to its share of the step's loss and to sums for the record.
+    """
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        feeds: Sequence[MicroBatches[BatchT]],
+        plan: Plan,
+        optimizers: Sequence[Optimizer],
+        schedule: Schedule,
+        options: LoopOptions,
+        progress: Progress,
+        world: World,
+        guard: Guard | None = None,
+        budget: TimeBudget | None = None,
+    ) -> None:
+        self.plan, self.optimizers, self.schedule = plan, optimizers, schedule
+        self.feeds, self.options, self.progress = feeds, options, progress
+        self.world, self.guard = world, guard or Guard()
+        self.plan.check_world(self.world.size)
+        self.parameters = [p for p in objective.parameters() if p.requires_grad]
+        self.plain_objective = objective  # for evaluation: no exchange of gradients
+        self.objective = exchange_gradients(objective, self.world)
+        if options.compile:
+            self.objective.compile()
+        pinned = self.world.device.type == "cuda"
+        self.source = Prefetcher(feeds, options.workers, pinned=pinned, add=self.add_counts)
+        self.stopped_by: str | None = None
+        self.budget = budget
+        self._pending: list[Pending[CountsT]] = []
+        self._clock = time.perf_counter()
+
+    @staticmethod
+    @abstractmethod
+    def add_counts(counts: Iterable[Any]) -> Any:
+        """The counts of a step's micro-batches as those of the step."""
+
+    @abstractmethod
+    def make_record(self, step: Step[CountsT], sums: list[float]) -> RecordT:
+        """The record of a step whose sums have arrived."""
+
+    def relieve(self) -> bool:
+        """Make the micro-batches smaller because memory ran out; False where that cannot be done."""
+        return False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are done."""
+        return self.progress.num_steps is not None and self.progress.step >= self.progress.num_steps
+
+    def run(
+        self,
+        on_records: Callable[[list[RecordT]], None],
+        is_due: Callable[[int], bool] = lambda step: False,
+        on_due: Callable[[int], None] = lambda step: None,
+        stop: StopRequest | None = None,
+    ) -> None:
+        """Train to the end or to a stop; `is_due` must answer alike in every process."""
+        self.plain_objective.train()
+        self._clock = time.perf_counter()
+        if self.budget:
+            self.budget.begin()
+        try:
+            while not self.is_finished and self.stopped_by is None:
+                self.take_step()
+                step = self.progress.step
+                due = is_due(step)
+                if due or self.is_finished or step % self._log_every == 0 or self._alone_and_stopped(stop):
+                    self._collect(on_records, stop)
+                    if due or (step == self.progress.num_steps and is_due(step)):  # the time may be over by now
+                        on_due(step)
+                        if self.budget:
+                            self.budget.looked()
+                    self._clock = time.perf_counter()
+        finally:  # workers would outlive an error
+            self.source.close()
+
+    def take_step(self) -> None:
+        """One global step, enqueued; where memory runs out it is computed anew in smaller micro-batches."""
+        while True:
+            try:
+                counts, sums = self._compute()
+                break
+            except torch.OutOfMemoryError:
+                if not self.relieve():
+                    raise
+            # Outside of the handler, which would keep the step's tensors alive.
+            self._zero_gradients()
+            self.source.forget()
+            if self.world.device.type == "cuda":
+                torch.cuda.empty_cache()
+        norm = clip_gradients(self.parameters, self.options.clip_norm)
+        set_rate(self.optimizers, self.schedule.factor(self.progress.step, self.progress.num_steps))
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self._zero_gradients()
+        rate = self.optimizers[-1].param_groups[0]["lr"]
+        taken = Step(self.progress.step, counts, rate)
+        self._pending.append(Pending(taken, torch.cat([sums, norm[None] / self.world.size])))
+        self.progress.step += 1
+        self.progress.tokens += counts.num_tokens
+
+    def _zero_gradients(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def _compute(self) -> tuple[CountsT, Tensor]:
+        """Gradients and sums of the step that is due."""
+        step, num_steps = self.progress.step, self.progress.num_steps
+        place = self.plan.locate(step, num_steps)
+        keys = self._keys(place)
+        self.source.announce(place, keys)
+        self._announce_coming(step + 1, num_steps)
+        counts: CountsT = self.source.take_counts(place)
+        return counts, self._accumulate(keys, counts)
+
+    def _announce_coming(self, step: int, num_steps: int | None) -> None:
+        """The next step at least, and more where workers would be idle."""
+        first = step
+        while (num_steps is None or step < num_steps) and (step == first or self.source.has_room):
+            coming = self.plan.locate(step, num_steps)
+            self.source.announce(coming, self._keys(coming))
+            step += 1
+
+    def _keys(self, place: Place) -> list[tuple[int, int]]:
+        return [(place.stage, index) for index in place.of_rank(self.world.rank, self.world.size)]
+
+    def _accumulate(self, keys: list[tuple[int, int]], counts: CountsT) -> Tensor:
+        """Forward and backward over this process's micro-batches; gradients are exchanged with the last one."""
+        device, size = self.world.device, self.world.size
+        whole = torch.tensor(counts.denominators, dtype=torch.float32).to(device, non_blocking=True)
+        total: Tensor | None = None
+        for key in keys:
+            with nullcontext() if key == keys[-1] else without_exchange(self.objective):
+                batch = self.source.take(key).to(device)
+                torch.manual_seed(dropout_seed(self.options.seed, *key))
+                loss, sums = self.objective(batch, whole)
+                (loss * size if size > 1 else loss).backward()  # the exchange takes the mean of the processes
+            total = sums if total is None else total + sums
+        assert total is not None  # the plan divides among the processes
+        return total
+
+    def _alone_and_stopped(self, stop: StopRequest | None) -> bool:
+        return self.world.size == 1 and stop is not None and stop.name is not None
+
+    def _collect(self, on_records: Callable[[list[RecordT]], None], stop: StopRequest | None) -> None:
+        """Read the device's sums, give out the records, and agree on stopping."""
+        wanted = float(stop is not None and stop.name is not None)
+        sums = torch.stack([pending.sums for pending in self._pending])
+        flag = torch.full((1, sums.shape[1]), wanted, device=sums.device)
+        *rows, flags = self.world.sum(torch.cat([sums, flag])).tolist()
+        seconds = time.perf_counter() - self._clock
+        self.progress.seconds += seconds
+        each = seconds / len(rows)
+        pending, self._pending = self._pending, []
+        records = [
+            self.make_record(replace(one.step, grad_norm=norm, seconds=each), row)
+            for one, (*row, norm) in zip(pending, rows, strict=True)
+        ]
+        for record in records:
+            self.guard.check(record.step, record.loss, record.grad_norm)
+        if self.budget:
+            self.budget.note(len(records), self.world)
+        on_records(records)
+        if flags[0]:
+            self.stopped_by = (stop.name if stop else None) or "a signal to another process"
+
+    @property
+    def _log_every(self) -> int:
+        every = self.options.log_every
+        return min(every, self.budget.collect_every) if self.budget else every
+
+
+def dropout_seed(seed: int, stage: int, index: int) -> int:
+    """The seed of one micro-batch's dropout."""
+    return int(np.random.SeedSequence((seed, stage, index)).generate_state(1, np.uint32)[0])
