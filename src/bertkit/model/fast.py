@@ -6,17 +6,19 @@ input gradients take rows in eight bits. Dropout is not done here.
 Dimensions: T tokens, D hidden, H heads, E = D / H, I intermediate, R rows asked for, M masked, V vocabulary.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertkit.model.bert import BertModel
-from bertkit.model.kernels.attention import attention_backward, attention_forward
+from bertkit.model.encoder import Layer
+from bertkit.model.kernels.attention import LONGEST, attention_backward, attention_forward
 from bertkit.model.kernels.cross_entropy import cross_entropy_
 from bertkit.model.kernels.embedding import embed, indicator
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
+from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
 from bertkit.model.kernels.rows8 import LARGEST, Rows8, narrow_rows, product8
 from bertkit.model.packed import PackedBatch
 
@@ -30,40 +32,52 @@ class LayerWeights(NamedTuple):
     out: Tensor
     up: Tensor
     down: Tensor
-    qkv8: Rows8 | None
-    up8: Rows8 | None
-    down8: Rows8 | None
-    out8_t: Rows8 | None
-    up8_t: Rows8 | None
-    down8_t: Rows8 | None
-    down_gain: Tensor | None  # how much larger than its input the largest value of an input gradient may be
+    qkv8: Rows8 | None = None
+    up8: Rows8 | None = None
+    down8: Rows8 | None = None
+    out8_t: Rows8 | None = None
+    up8_t: Rows8 | None = None
+    down8_t: Rows8 | None = None
+    down_gain: Tensor | None = None  # how much larger than its input the largest value of an input gradient may be
 
 
 class NarrowWeights:
-    """Copies of a model's matrices in the types that products take; `refresh` after each change of the model."""
+    """Copies of a model's matrices in the types that products take; `follow` before each use."""
 
     def __init__(self, model: BertModel, *, eight: bool = False) -> None:
-        layers = [(l.qkv, l.attention_output, l.up, l.down) for l in model.encoder.layers]  # noqa: E741
-        self._masters = [[layer[kind].weight for layer in layers] for kind in range(4)]
+        layers = cast(list[Layer], list(model.encoder.layers))
+        kinds = [[layer.qkv, layer.attention_output, layer.up, layer.down] for layer in layers]
+        self._masters: list[list[Tensor]] = [[module.weight for module in kind] for kind in zip(*kinds, strict=True)]
         self._stacks = [_stack(masters) for masters in self._masters]
         token = model.encoder.embeddings.token.weight
         rows = -(-token.shape[0] // MULTIPLE) * MULTIPLE
         self.table = torch.zeros(rows, token.shape[1], dtype=torch.bfloat16, device=token.device)
-        self._others = [(self.table[: token.shape[0]], token)]
+        self._others: list[tuple[Tensor, Tensor]] = [(self.table[: token.shape[0]], token)]
         if model.mlm is not None:
             self.transform = torch.empty_like(model.mlm.transform.weight, dtype=torch.bfloat16)
             self._others.append((self.transform, model.mlm.transform.weight))
         qkv, out, up, down = self._stacks
         self._sources = (qkv, up, down, out.mT, up.mT, down.mT) if eight else ()
         self._rows8: list[Rows8] = []
-        self.refresh()
+        self._versions: list[int] = []
+        self.follow()
+
+    def follow(self) -> None:
+        """Copy the masters if anything has written to them since."""
+        versions = [m._version for m in self._all_masters]
+        if versions != self._versions:
+            self._versions = versions
+            self.refresh()
+
+    @property
+    def _all_masters(self) -> list[Tensor]:
+        return [m for kind in self._masters for m in kind] + [m for _, m in self._others]
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the masters as they are now."""
         copies = [copy for stack in self._stacks for copy in stack.unbind(0)] + [copy for copy, _ in self._others]
-        masters = [m for kind in self._masters for m in kind] + [m for _, m in self._others]
-        torch._foreach_copy_(copies, masters)
+        torch._foreach_copy_(copies, self._all_masters)
         into: list[Rows8 | None] = list(self._rows8) or [None] * len(self._sources)
         self._rows8 = [narrow_rows(source, room) for source, room in zip(self._sources, into, strict=True)]
         if self._rows8:  # rows' largest values are about four deviations, and a margin of four beyond that
@@ -72,11 +86,15 @@ class NarrowWeights:
 
     def layer(self, index: int) -> LayerWeights:
         """The weights of one layer."""
-        rows8: list[Rows8 | None] = [_part(rows, index, len(self._masters[0])) for rows in self._rows8]
-        return LayerWeights(*(stack[index] for stack in self._stacks), *(rows8 or [None] * 6), self._gains[index] if rows8 else None)
+        qkv, out, up, down = (stack[index] for stack in self._stacks)
+        if not self._rows8:
+            return LayerWeights(qkv, out, up, down)
+        qkv8, up8, down8, *transposed = (_part(rows, index, len(self._masters[0])) for rows in self._rows8)
+        out8_t, up8_t, down8_t = transposed
+        return LayerWeights(qkv, out, up, down, qkv8, up8, down8, out8_t, up8_t, down8_t, self._gains[index])
 
 
-def _stack(masters: list[nn.Parameter]) -> Tensor:
+def _stack(masters: list[Tensor]) -> Tensor:
     return torch.stack([master.detach().to(torch.bfloat16) for master in masters])
 
 
@@ -107,7 +125,7 @@ class FastEmbeddings(torch.autograd.Function):
         return _with_rows8(ctx, out, rows8)
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:
         summed, no_bias, weight, means, deviations, token_ids, segment_ids, position_ids = ctx.saved_tensors
         vocabulary, num_segments, num_positions, max_length = ctx.sizes
         grads = norm_backward(d_out, summed, None, no_bias, weight, means, deviations)
@@ -139,9 +157,15 @@ class FastLayer(torch.autograd.Function):
     ) -> Any:
         _, b_qkv, _, b_out, g_1, s_1, _, b_up, _, b_down, g_2, s_2 = masters
         eight = x8 is not None
-        qkv = _product(x_TD, weights.qkv, x8, weights.qkv8).view(x_TD.shape[0], 3, heads, -1)
-        mixed = attention_forward(qkv, b_qkv, batch.cu_seqlens, batch.max_seqlen).flatten(1)
-        residual, chosen = (x_TD, mixed) if rows is None else (x_TD[rows], mixed[rows])
+        is_long = batch.max_seqlen > LONGEST
+        qkv = _product(x_TD, weights.qkv, x8, weights.qkv8, b_qkv if is_long else None)
+        qkv = qkv.view(x_TD.shape[0], 3, heads, -1)
+        if is_long:
+            mixed, normalisers = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)
+        else:
+            mixed, normalisers = attention_forward(qkv, b_qkv, batch.cu_seqlens, batch.max_seqlen), None
+        flat = mixed.flatten(1)
+        residual, chosen = (x_TD, flat) if rows is None else (x_TD[rows], flat[rows])
         product_1 = chosen @ weights.out.t()
         x_1, mean_1, dev_1, x8_1 = norm_forward(product_1, residual, b_out, g_1, s_1, epsilon, eight=eight)
         up = _product(x_1, weights.up, x8_1, weights.up8)
@@ -149,16 +173,16 @@ class FastLayer(torch.autograd.Function):
         product_2 = _product(active, weights.down, active8, weights.down8)
         x_2, mean_2, dev_2, x8_2 = norm_forward(product_2, x_1, b_down, g_2, s_2, epsilon, eight=eight)
         ctx.save_for_backward(
-            x_TD, qkv, residual, chosen, product_1, x_1, up, active, product_2,
+            x_TD, qkv, mixed, normalisers, residual, chosen, product_1, x_1, up, active, product_2,
             mean_1, dev_1, mean_2, dev_2, batch.cu_seqlens, b_qkv, b_out, g_1, b_up, b_down, g_2,
         )  # fmt: skip
         ctx.weights, ctx.rows, ctx.max_seqlen, ctx.eight = weights, rows, batch.max_seqlen, eight
         return _with_rows8(ctx, x_2, x8_2)
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:
         (
-            x, qkv, residual, chosen, product_1, x_1, up, active, product_2,
+            x, qkv, mixed, normalisers, residual, chosen, product_1, x_1, up, active, product_2,
             mean_1, dev_1, mean_2, dev_2, cu_seqlens, b_qkv, b_out, g_1, b_up, b_down, g_2,
         ) = ctx.saved_tensors  # fmt: skip
         w, eight = ctx.weights, ctx.eight
@@ -175,8 +199,12 @@ class FastLayer(torch.autograd.Function):
         d_mixed, d_x = _input_gradient(one.summed, w.out, one.rows8, w.out8_t), one.summed
         if ctx.rows is not None:
             d_mixed, d_x = (torch.zeros_like(x).index_add_(0, ctx.rows, part) for part in (d_mixed, d_x))
-        grads = attention_backward(d_mixed, qkv, b_qkv, cu_seqlens, ctx.max_seqlen)
-        d_qkv, d_bqkv = grads[0].flatten(1), grads[1]
+        if normalisers is None:
+            d_qkv, d_bqkv = attention_backward(d_mixed, qkv, b_qkv, cu_seqlens, ctx.max_seqlen)
+            d_qkv = d_qkv.flatten(1)
+        else:
+            d_qkv = long_attention_backward(d_mixed, qkv, mixed, normalisers, cu_seqlens, ctx.max_seqlen).flatten(1)
+            d_bqkv = d_qkv.sum(0, dtype=torch.float32)
         d_wqkv = weight_gradient(d_qkv, x)
         d_x.addmm_(d_qkv, w.qkv)  # onto what came through the residual
         return (
@@ -185,8 +213,10 @@ class FastLayer(torch.autograd.Function):
         )  # fmt: skip
 
 
-def _product(x: Tensor, weight: Tensor, x8: Rows8 | None, weight8: Rows8 | None) -> Tensor:
-    return x @ weight.t() if x8 is None or weight8 is None else product8(x8, weight8)
+def _product(x: Tensor, weight: Tensor, x8: Rows8 | None, weight8: Rows8 | None, bias: Tensor | None = None) -> Tensor:
+    if x8 is not None and weight8 is not None:
+        return product8(x8, weight8, bias)
+    return x @ weight.t() if bias is None else torch.addmm(bias.to(x.dtype), x, weight.t())
 
 
 def _input_gradient(d_out: Tensor, weight: Tensor, d_out8: Rows8 | None, weight8_t: Rows8 | None) -> Tensor:
@@ -216,9 +246,9 @@ class FastMaskedTokens(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         _, b_transform, weight, shift, _, bias = masters
         product = x_MD @ transform.t()
-        active, _ = gelu_forward(product, b_transform)
+        active = gelu_forward(product, b_transform)[0]
         no_bias = torch.zeros_like(weight)
-        normal, means, deviations, _ = norm_forward(active, None, no_bias, weight, shift, epsilon)
+        normal, means, deviations = norm_forward(active, None, no_bias, weight, shift, epsilon)[:3]
         logits = normal @ table.t()
         losses, hits = cross_entropy_(logits, bias, targets, scale)
         ctx.save_for_backward(
@@ -229,7 +259,7 @@ class FastMaskedTokens(torch.autograd.Function):
         return loss_sum * scale, loss_sum, hits.sum()
 
     @staticmethod
-    def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Any:
         x, product, active, normal, d_logits, means, deviations, no_bias, transform, table, b_transform, weight = (
             ctx.saved_tensors
         )
@@ -238,8 +268,39 @@ class FastMaskedTokens(torch.autograd.Function):
         d_bias = d_logits.sum(0, dtype=torch.float32)[: ctx.vocabulary] * d_loss
         d_normal = (d_logits @ table) * factor
         grads = norm_backward(d_normal, active, None, no_bias, weight, means, deviations)
-        d_btransform, _ = gelu_backward_(grads.summed, product, b_transform)
+        d_btransform = gelu_backward_(grads.summed, product, b_transform)[0]
         d_transform = weight_gradient(grads.summed, x)
         d_x = grads.summed @ transform
         inputs = (d_x, None, None, None, None, None)
         return (*inputs, d_transform, d_btransform, grads.weight, grads.shift, d_table, d_bias)
+
+
+def fast_encode(model: BertModel, narrow: NarrowWeights, batch: PackedBatch, rows: Tensor, *, eight: bool) -> Tensor:
+    """The last layer's vectors of these rows: [R, D]."""
+    config, parts = model.config, model.encoder.embeddings
+    tables = (parts.token.weight, parts.segment.weight, parts.position.weight, parts.norm.weight, parts.norm.bias)
+    x, x8 = _apply(FastEmbeddings, batch, narrow.table, config.layer_norm_eps, eight, *tables)
+    last = config.num_layers - 1
+    for index, layer in enumerate(cast(list[Layer], model.encoder.layers)):
+        modules = (layer.qkv, layer.attention_output, layer.attention_norm, layer.up, layer.down, layer.output_norm)
+        masters = [p for module in modules for p in (module.weight, module.bias)]
+        how = (batch, rows if index == last else None, config.num_heads, config.layer_norm_eps, narrow.layer(index))
+        x, x8 = _apply(FastLayer, x, x8, *how, *masters)
+    hidden: Tensor = x
+    return hidden
+
+
+def fast_masked_loss(
+    model: BertModel, narrow: NarrowWeights, hidden_MD: Tensor, targets: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The MLM loss times `scale`, and, for the record, its plain sum and the number of right answers."""
+    head, token = model.mlm, model.encoder.embeddings.token.weight
+    assert head is not None
+    masters = (head.transform.weight, head.transform.bias, head.norm.weight, head.norm.bias, token, head.bias)
+    how = (targets, scale, model.config.layer_norm_eps, narrow.transform, narrow.table)
+    losses: tuple[Tensor, Tensor, Tensor] = _apply(FastMaskedTokens, hidden_MD, *how, *masters)
+    return losses
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    return function.apply(*arguments)

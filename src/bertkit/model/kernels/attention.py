@@ -112,4 +112,4 @@ def attention_backward(
 
 def block_rows(max_seqlen: int) -> int:
     """Rows on chip for sequences of this length."""
-    return max(16, triton.next_power_of_2(max_seqlen))
+    return int(max(16, triton.next_power_of_2(max_seqlen)))

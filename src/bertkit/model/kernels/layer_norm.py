@@ -157,7 +157,8 @@ def norm_backward(
         *(rows8 or (None, None)), 0, num_rows, width, triton.next_power_of_2(width), ROWS_BACK,
         residual_TD is not None, d_more_TD is not None, eight, num_warps=2,
     )  # fmt: skip
-    return NormGradients(d_summed, *partial.sum(0).unbind(0), rows8)
+    d_weight, d_shift, d_bias = partial.sum(0).unbind(0)
+    return NormGradients(d_summed, d_weight, d_shift, d_bias, rows8)
 
 
 def activation_rows8(like: Tensor) -> Rows8:

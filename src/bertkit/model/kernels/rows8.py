@@ -61,18 +61,26 @@ def narrow_rows(stack_GRK: Tensor, into: Rows8 | None = None) -> Rows8:
         )
     tile = 1 if stack_GRK.stride(2) == 1 else 16  # a transposed matrix is read 16 neighbours at a time
     narrow_rows_kernel[(groups * rows // tile,)](
-        stack_GRK, *into, columns, *stack_GRK.stride(), rows, tile, triton.next_power_of_2(columns), num_warps=4 if tile == 1 else 16
+        stack_GRK,
+        *into,
+        columns,
+        *stack_GRK.stride(),
+        rows,
+        tile,
+        triton.next_power_of_2(columns),
+        num_warps=4 if tile == 1 else 16,
     )
     return into
 
 
-def product8(rows: Rows8, weight: Rows8) -> Tensor:
-    """rows @ weight.T in bf16, added up in float32."""
+def product8(rows: Rows8, weight: Rows8, bias: Tensor | None = None) -> Tensor:
+    """rows @ weight.T + bias in bf16, added up in float32."""
     return torch._scaled_mm(
         rows.values,
         weight.values.t(),
         scale_a=rows.scales[:, None],
         scale_b=weight.scales[None, :],
+        bias=None if bias is None else bias.to(torch.bfloat16),
         out_dtype=torch.bfloat16,
         use_fast_accum=True,
     )

@@ -1,0 +1,151 @@
+"""Attention of packed sequences of any length, keys and queries a block at a time, forward and backward.
+
+In: query, key and value with their biases already added, [T, 3, H, E]. Out: the mixed values, [T, H, E], and each
+row's normaliser; backward, the packed gradient. Blocks of queries and blocks of keys have programs of their own, so no
+two write to one place. Dimensions: T tokens, N sequences, H heads, E width of a head.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+OWN, OTHER = 128, 64  # rows that a program owns, and rows it looks at at a time
+
+
+@triton.jit
+def _load_block(tensor, row, inside, columns, stride: tl.constexpr):
+    return tl.load(tensor + row[:, None] * stride + columns[None, :], mask=inside[:, None], other=0.0)
+
+
+@triton.jit
+def long_forward_kernel(
+    qkv, out, normalisers, cu_seqlens, scale, num_tokens,
+    H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+):  # fmt: skip
+    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
+    start = tl.load(cu_seqlens + sequence)
+    length = tl.load(cu_seqlens + sequence + 1) - start
+    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    if tl.program_id(1) * OWN < length:
+        inside = place < length
+        row = (start + place).to(tl.int64)
+        columns = head * E + tl.arange(0, E)
+        query = _load_block(qkv, row, inside, columns, 3 * H * E)
+        highest = tl.full([OWN], float("-inf"), tl.float32)
+        total = tl.zeros([OWN], tl.float32)
+        mixed = tl.zeros([OWN, E], tl.float32)
+        for first in range(0, length, OTHER):
+            there = first + tl.arange(0, OTHER) < length
+            row_k = (start + first + tl.arange(0, OTHER)).to(tl.int64)
+            key = _load_block(qkv, row_k, there, columns + H * E, 3 * H * E)
+            value = _load_block(qkv, row_k, there, columns + 2 * H * E, 3 * H * E)
+            scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)
+            scores = tl.where(there[None, :], scores, float("-inf"))
+            new = tl.maximum(highest, tl.max(scores, 1))
+            weights = tl.exp2(scores - new[:, None])
+            shrink = tl.exp2(highest - new)
+            total = total * shrink + tl.sum(weights, 1)
+            mixed = tl.dot(weights.to(value.dtype), value, mixed * shrink[:, None])
+            highest = new
+        places = out + row[:, None] * (H * E) + columns[None, :]
+        tl.store(places, (mixed / total[:, None]).to(out.dtype.element_ty), mask=inside[:, None])
+        tl.store(normalisers + head * num_tokens + row, highest + tl.log2(total), mask=inside)
+
+
+@triton.jit
+def long_query_kernel(
+    qkv, out, d_out, normalisers, shares, d_qkv, cu_seqlens, scale, num_tokens,
+    H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the queries; also each row's product of output and gradient, which the keys' kernel needs."""
+    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
+    start = tl.load(cu_seqlens + sequence)
+    length = tl.load(cu_seqlens + sequence + 1) - start
+    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    if tl.program_id(1) * OWN < length:
+        inside = place < length
+        row = (start + place).to(tl.int64)
+        columns = head * E + tl.arange(0, E)
+        query = _load_block(qkv, row, inside, columns, 3 * H * E)
+        d_mixed = _load_block(d_out, row, inside, columns, H * E)
+        mixed = _load_block(out, row, inside, columns, H * E)
+        shared = tl.sum(d_mixed.to(tl.float32) * mixed.to(tl.float32), 1)
+        tl.store(shares + head * num_tokens + row, shared, mask=inside)
+        normaliser = tl.load(normalisers + head * num_tokens + row, mask=inside, other=float("inf"))
+        d_query = tl.zeros([OWN, E], tl.float32)
+        for first in range(0, length, OTHER):
+            there = first + tl.arange(0, OTHER) < length
+            row_k = (start + first + tl.arange(0, OTHER)).to(tl.int64)
+            key = _load_block(qkv, row_k, there, columns + H * E, 3 * H * E)
+            value = _load_block(qkv, row_k, there, columns + 2 * H * E, 3 * H * E)
+            scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)
+            weights = tl.exp2(scores - normaliser[:, None])
+            d_weights = tl.dot(d_mixed, tl.trans(value))
+            d_scores = (weights * (d_weights - shared[:, None]) * scale).to(key.dtype)
+            d_query = tl.dot(d_scores, key, d_query)  # keys beyond the sequence are zero
+        places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
+        tl.store(places, d_query.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+
+
+@triton.jit
+def long_key_kernel(
+    qkv, d_out, normalisers, shares, d_qkv, cu_seqlens, scale, num_tokens,
+    H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+):  # fmt: skip
+    """Gradients of keys and values; everything transposed, a column a query."""
+    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
+    start = tl.load(cu_seqlens + sequence)
+    length = tl.load(cu_seqlens + sequence + 1) - start
+    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    if tl.program_id(1) * OWN < length:
+        inside = place < length
+        row = (start + place).to(tl.int64)
+        columns = head * E + tl.arange(0, E)
+        key = _load_block(qkv, row, inside, columns + H * E, 3 * H * E)
+        value = _load_block(qkv, row, inside, columns + 2 * H * E, 3 * H * E)
+        d_key = tl.zeros([OWN, E], tl.float32)
+        d_value = tl.zeros([OWN, E], tl.float32)
+        for first in range(0, length, OTHER):
+            there = first + tl.arange(0, OTHER) < length
+            row_q = (start + first + tl.arange(0, OTHER)).to(tl.int64)
+            query = _load_block(qkv, row_q, there, columns, 3 * H * E)
+            d_mixed = _load_block(d_out, row_q, there, columns, H * E)
+            normaliser = tl.load(normalisers + head * num_tokens + row_q, mask=there, other=float("inf"))
+            shared = tl.load(shares + head * num_tokens + row_q, mask=there, other=0.0)
+            scores = tl.dot(key, tl.trans(query)) * (scale * 1.4426950408889634)
+            weights = tl.exp2(scores - normaliser[None, :])  # no weight from queries beyond the sequence
+            d_value = tl.dot(weights.to(d_mixed.dtype), d_mixed, d_value)
+            d_weights = tl.dot(value, tl.trans(d_mixed))
+            d_scores = (weights * (d_weights - shared[None, :]) * scale).to(query.dtype)
+            d_key = tl.dot(d_scores, query, d_key)
+        places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
+        tl.store(places + H * E, d_key.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+        tl.store(places + 2 * H * E, d_value.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+
+
+def long_attention_forward(qkv_T3HE: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> tuple[Tensor, Tensor]:
+    """Mix values within each sequence, [T, H, E], and the rows' normalisers, [H, T] in float32."""
+    num_tokens, _, heads, width = qkv_T3HE.shape
+    out = torch.empty(num_tokens, heads, width, dtype=qkv_T3HE.dtype, device=qkv_T3HE.device)
+    normalisers = torch.empty(heads, num_tokens, dtype=torch.float32, device=qkv_T3HE.device)
+    tensors = (qkv_T3HE, out, normalisers, cu_seqlens, width**-0.5, num_tokens)
+    long_forward_kernel[_grid(cu_seqlens, max_seqlen, heads)](*tensors, heads, width, OWN, OTHER, num_warps=4)
+    return out, normalisers
+
+
+def long_attention_backward(
+    d_out_THE: Tensor, qkv_T3HE: Tensor, out_THE: Tensor, normalisers: Tensor, cu_seqlens: Tensor, max_seqlen: int
+) -> Tensor:
+    """The packed gradient, [T, 3, H, E]."""
+    num_tokens, _, heads, width = qkv_T3HE.shape
+    d_qkv, shares = torch.empty_like(qkv_T3HE), torch.empty_like(normalisers)
+    grid, sizes = _grid(cu_seqlens, max_seqlen, heads), (heads, width, OWN, OTHER)
+    rest = (normalisers, shares, d_qkv, cu_seqlens, width**-0.5, num_tokens)
+    long_query_kernel[grid](qkv_T3HE, out_THE, d_out_THE, *rest, *sizes, num_warps=8)
+    long_key_kernel[grid](qkv_T3HE, d_out_THE, *rest, *sizes, num_warps=8)
+    return d_qkv
+
+
+def _grid(cu_seqlens: Tensor, max_seqlen: int, heads: int) -> tuple[int, int]:
+    return (cu_seqlens.shape[0] - 1) * heads, triton.cdiv(max_seqlen, OWN)
