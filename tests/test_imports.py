@@ -52,6 +52,8 @@ def test_imports_point_one_way(room: str) -> None:
         "import bertkit",
         "import bertkit.text.lines, bertkit.text.samples",
         "import bertkit.tokenizer",
+        "import bertkit.tasks.reading.texts, bertkit.tasks.reading.conll, bertkit.tasks.reading.squad",
+        "import bertkit.tasks.reading.splits, bertkit.tasks.reading.writing, bertkit.tasks.metrics, bertkit.tasks.baseline",
         "import sys; sys.argv = ['bertkit', '--help']; from bertkit.cli.main import app; app(standalone_mode=False)",
     ],
 )

@@ -15,8 +15,10 @@ def test_public_names() -> None:
         "LongTextWarning",
         "Tokenizer",
         "convert",
+        "finetune",
         "load",
         "preset",
+        "tune_vectors",
     ]
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bertkit.inference.loading import convert, load
     from bertkit.model import BertConfig, BertModel, preset
     from bertkit.tokenizer import Tokenizer
+    from bertkit.training.finetuning import finetune
+    from bertkit.training.sentence_vectors import tune_vectors
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,8 @@ _HOMES = {
     "BertModel": "bertkit.model",
     "preset": "bertkit.model",
     "Tokenizer": "bertkit.tokenizer",
+    "finetune": "bertkit.training.finetuning",
+    "tune_vectors": "bertkit.training.sentence_vectors",
 }
 
 __all__ = [
@@ -39,8 +43,10 @@ __all__ = [
     "LongTextWarning",
     "Tokenizer",
     "convert",
+    "finetune",
     "load",
     "preset",
+    "tune_vectors",
 ]
 
 

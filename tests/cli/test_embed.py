@@ -261,7 +261,7 @@ def test_a_place_under_a_file_or_with_too_long_a_name(ending: str, refuse: Any, 
     [
         (["--pooling", "median"], "unknown pooling 'median'"),
         (["--layer", "9"], "no layer 9: this model has 0"),
-        (["--layer", "concat-last-5"], "unknown layer 'concat-last-5'"),
+        (["--layer", "concat-last-5"], "'concat-last-5' needs 5 layers and this model has 4"),
         (["--dtype", "int8"], "unknown dtype 'int8'"),
         (["--dtype", "float99"], "unknown dtype 'float99'"),
         (["--long", "cut"], "unknown long 'cut'"),

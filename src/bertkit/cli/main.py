@@ -9,16 +9,25 @@ from typing import Any
 
 import typer
 
+from bertkit.cli.answer import answer
 from bertkit.cli.convert import convert
 from bertkit.cli.demo import demo
+from bertkit.cli.doctor import doctor
 from bertkit.cli.embed import embed
+from bertkit.cli.evaluate import evaluate
 from bertkit.cli.explain import explain
+from bertkit.cli.features import features
 from bertkit.cli.fill_mask import fill_mask
+from bertkit.cli.finetune import finetune
 from bertkit.cli.info import info
 from bertkit.cli.inspect import inspect
 from bertkit.cli.next_sentence import next_sentence
+from bertkit.cli.predict import predict
 from bertkit.cli.prepare import prepare
 from bertkit.cli.pretrain import pretrain
+from bertkit.cli.tag import tag
+from bertkit.cli.train_head import train_head
+from bertkit.cli.tune_vectors import tune_vectors
 from bertkit.cli.vocab import app as vocab
 from bertkit.cli.words import words
 from bertkit.errors import BertkitError
@@ -31,7 +40,28 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for verb in (demo, explain, fill_mask, next_sentence, embed, words, inspect, info, convert, prepare, pretrain):
+for verb in (
+    demo,
+    explain,
+    fill_mask,
+    next_sentence,
+    embed,
+    features,
+    train_head,
+    tune_vectors,
+    words,
+    finetune,
+    evaluate,
+    predict,
+    tag,
+    answer,
+    inspect,
+    info,
+    convert,
+    prepare,
+    doctor,
+    pretrain,
+):
     app.command(verb.__name__.replace("_", "-"))(verb)
 app.add_typer(vocab, name="vocab")
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,19 +13,35 @@ import torch
 from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
-from bertkit.inference import embedding, encoding, prediction
-from bertkit.inference.embedding import EmbedOptions, LayerChoice, Vectors
+from bertkit.inference import answering, classification, embedding, encoding, prediction, tagging
+from bertkit.inference.classification import FileScores, Text
+from bertkit.inference.embedding import EmbedOptions, Vectors
 from bertkit.inference.encoding import AttentionMap, EncodedText, Span, WordVector
+from bertkit.inference.layers import LayerChoice, layer_width
 from bertkit.inference.prediction import FilledMask, PseudoLikelihood
+from bertkit.inference.tagging import Sentence, TaggedText
 from bertkit.model import BertConfig, BertModel
 from bertkit.model.formats import LoadReport, save_model
+from bertkit.model.formats.sentence_transformers import SentenceStyle, write_style
+from bertkit.tasks.answering_spans import AnswerPrediction
+from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.registry import StoredTask, task_of, write_task
 from bertkit.tokenizer import Tokenizer
+
+TASK_HEADS = {"classifier", "tagger", "span"}  # a model of these is no longer one for sentence vectors
 
 
 class Bert:
     """A model and the tokenizer that belongs to it."""
 
-    def __init__(self, model: BertModel, tokenizer: Tokenizer, report: LoadReport | None = None) -> None:
+    def __init__(
+        self,
+        model: BertModel,
+        tokenizer: Tokenizer,
+        report: LoadReport | None = None,
+        style: SentenceStyle | None = None,
+        stored: StoredTask | None = None,
+    ) -> None:
         if tokenizer.vocab_size > model.config.vocab_size:
             raise BertkitError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens but the model has rows for {model.config.vocab_size}; "
@@ -33,6 +50,8 @@ class Bert:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.report = report
+        self.stored = stored or StoredTask()  # the task that this checkpoint was fine-tuned for
+        self.style = style  # how this checkpoint's sentence vectors are made, where it was tuned for them
 
     @property
     def config(self) -> BertConfig:
@@ -68,8 +87,9 @@ class Bert:
     ) -> Vectors:
         """One vector a text, [N, D] (or [D] for a single string). Options: see EmbedOptions.
 
-        pooling="mean" | "cls" | "max", layer=-1 | 0..L | "mean-last-4" | "concat-last-4", normalize=False,
-        dtype="float32" | "float16", long="window" | "truncate" | "error".
+        pooling="mean" | "cls" | "max", layer=-1 | 0..L | "mean-last-4" | "concat-last-4" | ..., normalize=False,
+        dtype="float32" | "float16", long="window" | "truncate" | "error", max_length=None. Where the checkpoint was
+        tuned for sentence vectors, its own pooling, normalisation and length hold unless you say otherwise.
         """
         single = [texts] if isinstance(texts, str) else texts
         chunks = list(self.embed_stream(single, max_tokens=max_tokens, progress=progress, **options))
@@ -87,13 +107,19 @@ class Bert:
         **options: Any,
     ) -> Iterator[Vectors]:
         """Like embed, chunk by chunk, for more texts than fit in memory."""
+        chosen = self.embed_options(**options)
         return embedding.embed_stream(
-            self.model, self.tokenizer, texts, EmbedOptions(**options), max_tokens=max_tokens, progress=progress
+            self.model, self.tokenizer, texts, chosen, max_tokens=max_tokens, progress=progress
         )
+
+    def embed_options(self, **asked: Any) -> EmbedOptions:
+        """What embed does when asked so: the checkpoint's own style where nothing else is said."""
+        own = {} if self.style is None else asdict(self.style)
+        return EmbedOptions(**{**own, **asked})
 
     def embedding_size(self, layer: LayerChoice = -1) -> int:
         """The width of embed's vectors."""
-        return self.config.hidden_size * (embedding.LAST_FOUR if layer == "concat-last-4" else 1)
+        return layer_width(layer, self.config.num_layers, self.config.hidden_size)
 
     @overload
     def fill_mask(self, text: str, **options: Any) -> list[FilledMask]: ...
@@ -134,9 +160,77 @@ class Bert:
         """log P of each token given all others, by masking one at a time; .total scores the text."""
         return prediction.pseudo_likelihood(self.model, self.tokenizer, text)
 
+    @overload
+    def tag(self, texts: str, **options: Any) -> TaggedText: ...
+
+    @overload
+    def tag(self, texts: Iterable[Sentence], **options: Any) -> list[TaggedText]: ...
+
+    def tag(self, texts: str | Iterable[Sentence], **options: Any) -> TaggedText | list[TaggedText]:
+        """Words, tags and entities of a text, of many, or of sentences given as lists of words.
+
+        Options: long="window" | "truncate" | "error" (as in fine-tuning unless said), stride (tokens that windows share).
+        """
+        found = list(self.tag_stream([texts] if isinstance(texts, str) else texts, **options))
+        return found[0] if isinstance(texts, str) else found
+
+    def tag_stream(self, texts: Iterable[Sentence], **options: Any) -> Iterator[TaggedText]:
+        """Like tag, for more texts than fit in memory."""
+        return tagging.tag_texts(self.model, self.tokenizer, texts, stored=self.stored, **options)
+
+    @overload
+    def answer(self, question: str, context: str, **options: Any) -> AnswerPrediction: ...
+
+    @overload
+    def answer(self, question: Sequence[str], context: str, **options: Any) -> list[AnswerPrediction]: ...
+
+    def answer(
+        self, question: str | Sequence[str], context: str, **options: Any
+    ) -> AnswerPrediction | list[AnswerPrediction]:
+        """The span of the context that answers a question (or each of several): context[start:end] == text.
+
+        Options: top_k=5, max_answer_tokens=30, no_answer_threshold (the checkpoint's own, or there is always an
+        answer), long and stride as in tag; see AnswerOptions.
+        """
+        questions = [question] if isinstance(question, str) else question
+        found = list(self.answer_stream(((one, context) for one in questions), **options))
+        return found[0] if isinstance(question, str) else found
+
+    def answer_stream(self, pairs: Iterable[tuple[str, str]], **options: Any) -> Iterator[AnswerPrediction]:
+        """Like answer, for any number of (question, context)."""
+        return answering.answer_questions(self.model, self.tokenizer, pairs, stored=self.stored, **options)
+
+    @overload
+    def predict(self, text: str | tuple[str, str | None], **options: Any) -> ClassPrediction: ...
+
+    @overload
+    def predict(self, text: Iterable[Text], **options: Any) -> list[ClassPrediction]: ...
+
+    def predict(self, text: Text | Iterable[Text], **options: Any) -> ClassPrediction | list[ClassPrediction]:
+        """The label of a text, of a pair (a tuple), or of each of many, with probabilities.
+
+        Options: long="window" | "truncate" | "error" (as in fine-tuning unless said), max_tokens.
+        """
+        single = isinstance(text, str) or (isinstance(text, tuple) and len(text) == 2)
+        texts: Any = [text] if single else text
+        found = list(self.predict_stream(texts, **options))
+        return found[0] if single else found
+
+    def predict_stream(self, texts: Iterable[Text], **options: Any) -> Iterator[ClassPrediction]:
+        """Like predict, for more texts than fit in memory."""
+        return classification.predict_texts(self.model, self.tokenizer, texts, stored=self.stored, **options)
+
+    def evaluate(self, file: str | Path, **options: Any) -> FileScores:
+        """The scores on a file of the task that this checkpoint was fine-tuned for. Options: long, columns={...}."""
+        return classification.evaluate_file(self.model, self.tokenizer, file, stored=self.stored, **options)
+
     def save(self, folder: str | Path, **options: Any) -> Path:
         """Write weights, config and tokenizer as a folder that the ecosystem loads. Options: see save_model."""
         target = Path(folder)
         save_model(self.model, target, **options)
         self.tokenizer.save(target, max_length=self.config.max_positions)
+        if self.style is not None and options.get("layout") != "tf1" and not {*self.config.heads} & TASK_HEADS:
+            write_style(target, self.style, self.config)
+        if self.stored.task and options.get("layout") != "tf1" and {*self.config.heads} & TASK_HEADS:
+            write_task(target, task_of(self.config, self.stored), self.stored.max_length, self.stored.long)
         return target

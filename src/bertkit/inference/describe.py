@@ -6,6 +6,7 @@ from typing import Any
 from bertkit.inference.loading import open_checkpoint
 from bertkit.model import num_parameters
 from bertkit.model.config import PRESETS, BertConfig
+from bertkit.model.formats.sentence_transformers import SentenceStyle
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,13 @@ class Description:
     vocab_size: int
     lowercase: bool
     report: list[str]
+    style: SentenceStyle | None = None  # how sentence vectors are made, where the checkpoint says it
 
     def rows(self) -> list[tuple[str, str]]:
         """Name and value, for a table."""
         c = self.config
         shape = f"{c['num_layers']} layers, {c['hidden_size']} hidden, {c['num_heads']} heads"
+        told = [("sentence vectors", style_in_words(self.style))] if self.style else []
         return [
             ("size", f"{self.size} ({shape})"),
             ("parameters", f"{self.parameters:,}"),
@@ -32,6 +35,7 @@ class Description:
             ("labels", ", ".join(c["labels"]) or "none"),
             ("longest input", f"{c['max_positions']} tokens"),
             ("vocabulary", f"{self.vocab_size:,} pieces, {'uncased' if self.lowercase else 'cased'}"),
+            *told,
         ]
 
 
@@ -46,7 +50,15 @@ def describe(source: str) -> Description:
         vocab_size=bert.tokenizer.vocab_size,
         lowercase=bert.tokenizer.lowercase,
         report=[] if bert.report is None else bert.report.lines(),
+        style=bert.style,
     )
+
+
+def style_in_words(style: SentenceStyle) -> str:
+    """How sentence vectors are made."""
+    scaled = ", scaled to length 1" if style.normalize else ""
+    length = f", up to {style.max_length} tokens" if style.max_length else ""
+    return f"{style.pooling}{scaled}{length}"
 
 
 def size_name(config: BertConfig) -> str:

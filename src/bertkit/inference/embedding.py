@@ -1,13 +1,13 @@
 """Sentence vectors (feature-based use, section 5.3 of the paper): one vector a text.
 
-In: texts of any number and length. Out: [N, D] vectors, by masked mean, [CLS] or max over a layer's tokens, or
-over the last four layers averaged or concatenated. Texts beyond the model's positions are cut into windows whose
-vectors are merged, unless the caller asks for an error or for truncation; either is reported.
+In: texts of any number and length. Out: [N, D] vectors, by masked mean, [CLS] or max over the tokens of a layer, or
+of several joined (layers.py). Texts beyond the model's positions are cut into windows whose vectors are merged,
+unless the caller asks for an error or for truncation; either is reported.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -16,18 +16,19 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import run_in_batches
+from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
+from bertkit.model.pooling import Pooling, pool
 from bertkit.tokenizer import LongPolicy, Tokenizer
+from bertkit.tokenizer.inputs import Text
 
-Pooling = Literal["mean", "cls", "max"]
-LayerChoice = int | Literal["mean-last-4", "concat-last-4"]
+TextT = TypeVar("TextT", bound=Text)
 DType = Literal["float32", "float16"]
 Vectors = NDArray[np.floating[Any]]
 # Tokenized and sorted together: enough texts to sort well, and few enough characters to bound memory.
 CHUNK_TEXTS = 4096
 CHUNK_CHARACTERS = 8_000_000
-LAST_FOUR = 4
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class EmbedOptions:
     normalize: bool = False
     dtype: DType = "float32"
     long: LongPolicy = "window"
+    max_length: int | None = None  # tokens a window, special tokens included; None: all positions of the model
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -48,14 +50,14 @@ class EmbedOptions:
         ):
             if getattr(self, name) not in choices:
                 raise BertkitError(f"unknown {name} {getattr(self, name)!r}; choose one of {', '.join(choices)}")
-        if isinstance(self.layer, str) and self.layer not in ("mean-last-4", "concat-last-4"):
-            raise BertkitError(f"unknown layer {self.layer!r}; give a number, 'mean-last-4' or 'concat-last-4'")
+        if read_layer(self.layer).join == "weighted":
+            raise BertkitError(f"the weights of {self.layer!r} are a trained head's; use it with `bertkit features`")
 
 
 def embed_stream(
     model: BertModel,
     tokenizer: Tokenizer,
-    texts: Iterable[str],
+    texts: Iterable[TextT],
     options: EmbedOptions,
     *,
     max_tokens: int | None = None,
@@ -69,13 +71,13 @@ def embed_stream(
             progress(len(chunk))
 
 
-def text_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+def text_chunks(texts: Iterable[TextT]) -> Iterator[list[TextT]]:
     """Texts in lists of a bounded size, so that a stream of any length is never held whole."""
-    chunk: list[str] = []
+    chunk: list[TextT] = []
     num_characters = 0
     for text in texts:
         chunk.append(text)
-        num_characters += len(text)
+        num_characters += len(text) if isinstance(text, str) else sum(len(part or "") for part in text)
         if len(chunk) == CHUNK_TEXTS or num_characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, num_characters = [], 0
@@ -84,9 +86,10 @@ def text_chunks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _embed_chunk(
-    model: BertModel, tokenizer: Tokenizer, texts: list[str], options: EmbedOptions, max_tokens: int | None
+    model: BertModel, tokenizer: Tokenizer, texts: Sequence[Text], options: EmbedOptions, max_tokens: int | None
 ) -> Vectors:
-    windows = tokenizer.encode_batch(texts, max_length=model.config.max_positions, long=options.long, stride=0)
+    limit = min(model.config.max_positions, options.max_length or model.config.max_positions)
+    windows = tokenizer.encode_batch(texts, max_length=limit, long=options.long, stride=0)
     encodings = [window for text in windows for window in text]
 
     def run(batch: PackedBatch, _: list[int]) -> Sequence[NDArray[np.float32]]:
@@ -101,39 +104,14 @@ def _embed_chunk(
 
 
 def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> Tensor:
-    """The token vectors that are pooled: [T, D], or [T, 4 D] for the concatenation."""
-    if options.layer in (-1, model.config.num_layers):
+    """The token vectors that are pooled: [T, D], or [T, K D] where layers lie side by side."""
+    if read_layer(options.layer).one in (-1, model.config.num_layers):
         if options.pooling == "cls":
             hidden: Tensor = model.encoder(batch, rows=batch.cls_rows)
             return hidden
         hidden = model.encoder(batch)
         return hidden
     return combine_layers(model.encoder.all_layers(batch), options.layer)
-
-
-def combine_layers(states: list[Tensor], layer: LayerChoice) -> Tensor:
-    """One tensor out of the embedding output and all layers' outputs."""
-    if isinstance(layer, int):
-        return states[layer]
-    last = states[-LAST_FOUR:]
-    return torch.stack(last).mean(0) if layer == "mean-last-4" else torch.cat(last, dim=-1)
-
-
-def check_layer(layer: LayerChoice, num_layers: int) -> None:
-    """Refuse layers that this model does not have."""
-    if isinstance(layer, int) and not -num_layers - 1 <= layer <= num_layers:
-        raise BertkitError(f"no layer {layer}: this model has 0 (embeddings) to {num_layers}, or -1 for the last")
-    if isinstance(layer, str) and num_layers < LAST_FOUR:
-        raise BertkitError(f"{layer!r} needs four layers and this model has {num_layers}; give a layer's number")
-
-
-def pool(hidden_TD: Tensor, batch: PackedBatch, pooling: Pooling) -> Tensor:
-    """One vector a sequence, [N, D], over its real tokens; there is no padding that could leak in."""
-    if pooling == "cls":
-        return hidden_TD if hidden_TD.shape[0] == len(batch) else hidden_TD[batch.cls_rows]
-    lengths = batch.cu_seqlens.diff().long()
-    # float32 sums: half precision would lose digits over hundreds of tokens
-    return torch.segment_reduce(hidden_TD.float(), pooling, lengths=lengths, axis=0)
 
 
 def _merge_windows(

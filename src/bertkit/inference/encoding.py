@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import pack_sequences
-from bertkit.inference.embedding import LayerChoice, check_layer, combine_layers
+from bertkit.inference.layers import LayerChoice, check_layer, combine_layers
 from bertkit.model.attention import PlainAttention
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig

@@ -1,9 +1,9 @@
 """From a name to a Bert: a folder, a TF1 checkpoint or a name on the hub; and from one format to another."""
 
-import json
 import shutil
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,10 @@ from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.model.config import Head
 from bertkit.model.formats import LoadReport, load_model, resolve
+from bertkit.model.formats.sentence_transformers import SENTENCE_FILES, SentenceStyle, part_folders, read_style
+from bertkit.tasks.registry import read_task
 from bertkit.tokenizer import Tokenizer
 
-SENTENCE_FILES = (
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "1_Pooling/config.json",
-    "2_Normalize/config.json",
-)
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -52,23 +47,20 @@ def open_checkpoint(
     path = resolve(str(source))
     model, report = load_model(path, dtype=dtype, **options)
     folder = path if path.is_dir() else path.parent
-    warn_of_other_pooling(folder)
-    return Bert(model, Tokenizer.load(folder, lowercase=lowercase), report)
+    tokenizer = Tokenizer.load(folder, lowercase=lowercase)
+    return Bert(model, tokenizer, report, find_style(folder, tokenizer), read_task(folder))
 
 
-def warn_of_other_pooling(folder: Path) -> None:
-    """Sentence vectors are masked means unless asked otherwise; a folder made for others says so here."""
-    stated = folder / "1_Pooling" / "config.json"
-    try:
-        config = json.loads(stated.read_text(encoding="utf-8"))
-        modes = {name for name, on in config.items() if name.startswith("pooling_mode_") and on is True}
-    except (OSError, ValueError, AttributeError):
-        return
-    for mode, pooling in (("pooling_mode_cls_token", "cls"), ("pooling_mode_max_tokens", "max")):
-        if mode in modes:
-            warnings.warn(
-                f"{folder} was trained for pooling={pooling!r}: embed with that, not with the mean", stacklevel=3
-            )
+def find_style(folder: Path, tokenizer: Tokenizer) -> SentenceStyle | None:
+    """How a folder of sentence-transformers makes its vectors; what bertkit would do otherwise is told."""
+    style, departures = read_style(folder)
+    for departure in departures:
+        warnings.warn(
+            f"sentence vectors of {folder} will differ from sentence-transformers': {departure}", stacklevel=3
+        )
+    if style is not None and style.max_length is None:
+        return replace(style, max_length=tokenizer.max_length)  # where newer versions keep it
+    return style
 
 
 def convert(
@@ -88,11 +80,13 @@ def convert(
 
 
 def carry_along(source: Path, target: Path) -> None:
-    """Copy how sentence-transformers pools and normalises, where the source folder says it."""
+    """Copy how sentence-transformers makes its vectors, where the source folder says it, parts of other kinds too."""
     for name in SENTENCE_FILES:
         if (source / name).is_file():
             (target / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(source / name, target / name)
+    for part in part_folders(source):
+        shutil.copytree(part, target / part.name, dirs_exist_ok=True)
 
 
 def choose_device(device: str) -> torch.device:

@@ -5,8 +5,8 @@ A file is written aside and renamed when complete, so that a stopped run leaves 
 
 import json
 import os
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.embedding import EmbedOptions, LayerChoice, Vectors, check_layer, text_chunks
+from bertkit.inference.embedding import EmbedOptions, Vectors, text_chunks
+from bertkit.inference.layers import LayerChoice, check_layer
 
 
 class VectorWriter(Protocol):
@@ -38,17 +39,23 @@ def embed_to_file(
         raise BertkitError(f"cannot write vectors to {output.name!r}; end it in {', '.join(WRITERS)}")
     chosen = check_options(bert, options)
     width = bert.embedding_size(chosen.layer)
+    with written_aside(output) as partial, closing(WRITERS[output.suffix](partial, width, chosen.dtype)) as writer:
+        count = write_vectors(bert, texts, writer, progress=progress, **options)
+    return count, width
+
+
+@contextmanager
+def written_aside(output: Path) -> Iterator[Path]:
+    """A path to write to, which takes the file's name when all went well and is gone when it did not."""
     partial = output.with_name(output.name + ".partial")
     try:
-        with closing(WRITERS[output.suffix](partial, width, chosen.dtype)) as writer:
-            count = write_vectors(bert, texts, writer, progress=progress, **options)
+        yield partial
         os.replace(partial, output)
     except OSError as error:
         raise BertkitError(f"cannot write {output}: {error.strerror or error}") from None
     finally:
         with suppress(OSError):
             partial.unlink()
-    return count, width
 
 
 def write_vectors(
@@ -70,7 +77,7 @@ def write_vectors(
 
 def check_options(bert: Bert, options: dict[str, Any]) -> EmbedOptions:
     """Refuse bad options before any text is read."""
-    chosen = EmbedOptions(**options)
+    chosen = bert.embed_options(**options)
     check_layer(chosen.layer, bert.config.num_layers)
     return chosen
 
@@ -80,7 +87,7 @@ def parse_layer(layer: str) -> LayerChoice:
     try:
         return int(layer)
     except ValueError:
-        return layer  # type: ignore[return-value]  # EmbedOptions checks the names
+        return layer  # EmbedOptions checks the names
 
 
 class NpyWriter:

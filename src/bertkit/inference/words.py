@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.embedding import LAST_FOUR, LayerChoice, check_layer, cosine_matrix
+from bertkit.inference.embedding import cosine_matrix
 from bertkit.inference.encoding import EncodedText, Span, word_vectors
+from bertkit.inference.layers import LAST_FOUR, LayerChoice, check_layer
 from bertkit.inference.word2vec import read_word2vec
 
 Vectors = NDArray[np.float32]

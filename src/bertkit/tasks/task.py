@@ -24,6 +24,9 @@ IGNORED = -100  # a target that counts nowhere
 
 ExampleT = TypeVar("ExampleT")
 PredictionT = TypeVar("PredictionT")
+# What a task or scorer only takes varies the other way round.
+ExampleT_contra = TypeVar("ExampleT_contra", contravariant=True)
+PredictionT_contra = TypeVar("PredictionT_contra", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -52,26 +55,31 @@ class TaskBatch:
         return TaskBatch(self.inputs.to(device), rows, targets)
 
 
-class Scorer(Protocol[ExampleT, PredictionT]):
+class Scorer(Protocol[ExampleT_contra, PredictionT_contra]):
     """Adds up what is needed for the scores, and never holds logits."""
 
-    def add(self, example: ExampleT, prediction: PredictionT) -> None:
+    def add(self, example: ExampleT_contra, prediction: PredictionT_contra) -> None:
         """One more example with its prediction."""
 
     def scores(self) -> dict[str, float]:
         """Every score by name, in 0 to 1 (correlations in -1 to 1)."""
 
 
-class Task(Protocol[ExampleT, PredictionT]):
+class Task(Protocol[ExampleT_contra, PredictionT]):
     """One task: its examples, its head, its loss, its predictions, its scores."""
 
-    name: str
-    metric: str  # the score by which the best checkpoint is chosen
+    @property
+    def name(self) -> str:
+        """How people call it."""
+
+    @property
+    def metric(self) -> str:
+        """The score by which the best checkpoint is chosen."""
 
     def configure(self, config: BertConfig) -> BertConfig:
         """The encoder's config with this task's head and labels."""
 
-    def encode(self, examples: Sequence[ExampleT], tokenizer: Tokenizer, limit: Limit) -> list[Item]:
+    def encode(self, examples: Sequence[ExampleT_contra], tokenizer: Tokenizer, limit: Limit) -> list[Item]:
         """At least one item an example, in their order; windows of one example stand together."""
 
     def logits(self, model: BertModel, batch: TaskBatch) -> Tensor:
@@ -84,12 +92,18 @@ class Task(Protocol[ExampleT, PredictionT]):
         """How many targets an item has: what the summed loss is divided by, over a whole step."""
 
     def decode(
-        self, examples: Sequence[ExampleT], items: Sequence[Item], logits: Sequence[NDArray[np.float32]]
+        self, examples: Sequence[ExampleT_contra], items: Sequence[Item], logits: Sequence[NDArray[np.float32]]
     ) -> list[PredictionT]:
         """One prediction an example, from the logits of each of its items (windows merged)."""
 
-    def scorer(self) -> Scorer[ExampleT, PredictionT]:
+    def scorer(self) -> Scorer[ExampleT_contra, PredictionT]:
         """An empty scorer."""
+
+    def settings(self) -> dict[str, Any]:
+        """What a saved model must remember beside its config, as JSON: thresholds and the like; often {}."""
+
+    def tuned(self, scores: Mapping[str, float]) -> "Task[ExampleT_contra, PredictionT]":
+        """The task with what is set on development data, such as a threshold among the scores; mostly itself."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +112,8 @@ class Scored(Generic[ExampleT, PredictionT]):
 
     example: ExampleT
     prediction: PredictionT
-    loss: float
+    loss: float | None  # summed over its targets; None where the truth is not known
+    num_targets: int = 0
 
 
 def collate(items: Sequence[Item]) -> TaskBatch:

@@ -1,0 +1,53 @@
+"""`bertkit train-head`: a head on the features of a frozen encoder, for the paper's other way of using BERT."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertkit.cli.options import JsonOption
+from bertkit.cli.output import console, note, print_json, table
+
+
+def train_head(
+    train: Annotated[Path, typer.Argument(help="A .parquet file that `bertkit features` wrote from labelled data.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write the head to.")],
+    dev: Annotated[Path | None, typer.Option("--dev", help="Features of other data, to score and choose by.")] = None,
+    l2: Annotated[float, typer.Option(help="Texts: weight of the L2 penalty.")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Words: epochs.")] = 15,
+    batch_size: Annotated[int, typer.Option(help="Words: sentences a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Words: the peak rate.")] = 1e-3,
+    width: Annotated[int, typer.Option(help="Words: the BiLSTM's width, each way.")] = 768,
+    seed: Annotated[int, typer.Option(help="Words: the seed.")] = 0,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Train logistic regression (features of texts) or a two-layer BiLSTM (features of words).
+
+    Example: bertkit train-head train.parquet --dev dev.parquet -o my-head
+    """
+    from bertkit.tasks.features import read_features
+    from bertkit.training.feature_heads import LogisticTraining, train_classifier
+    from bertkit.training.feature_heads_tagging import TaggerTraining, epoch_line, train_tagger
+    from bertkit.training.world import choose_device
+
+    features = read_features(train)
+    held = None if dev is None else read_features(dev)
+    if features.recipe.per == "text":
+        trained = train_classifier(features, held, LogisticTraining(l2))
+    else:
+        config = TaggerTraining(epochs, batch_size, learning_rate, width, seed=seed)
+        place = str(choose_device(device))
+        trained = train_tagger(features, held, config, lambda *figures: note(epoch_line(*figures)), place)
+    trained.save(output)
+    if json:
+        print_json({"output": str(output), "scores": dict(trained.scores), "layer_weights": trained.layer_weights})
+        return
+    rows = table("score", "on dev")
+    for name, score in trained.scores.items():
+        rows.add_row(name, f"{score:.4f}")
+    if trained.scores:
+        console().print(rows)
+    if trained.layer_weights is not None:
+        note("shares of the layers, lowest first: " + ", ".join(f"{weight:.3f}" for weight in trained.layer_weights))
+    note(f"wrote {output}")

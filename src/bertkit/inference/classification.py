@@ -1,0 +1,140 @@
+"""A fine-tuned checkpoint in use: classes or numbers for texts and pairs, files predicted row by row, scores of a file.
+
+Texts stream through in chunks, so that memory stays bounded and no file's logits are ever held.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.tasks.classification import ClassPrediction, classification_of
+from bertkit.tasks.predicting import predict_examples
+from bertkit.tasks.reading.examples import TextExample
+from bertkit.tasks.reading.texts import TextOptions, TextSource
+from bertkit.tasks.reading.writing import prediction_writer
+from bertkit.tasks.registry import StoredTask, read_examples, task_of
+from bertkit.tokenizer import LongPolicy, Tokenizer
+from bertkit.tokenizer.fitting import Limit
+
+Text = str | tuple[str, str | None]
+FILE_CHUNK = 1024  # rows of a file held at once
+MOST_LINES = 20  # named in a warning
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """What became of a file."""
+
+    output: str
+    num_rows: int
+    num_long: int  # texts that were cut or split
+    lines: list[str]  # for people: columns taken, long texts by line
+
+
+@dataclass(frozen=True)
+class FileScores:
+    """How a model does on a file."""
+
+    task: str
+    num_examples: int
+    scores: dict[str, float]
+    lines: list[str]
+
+
+def predict_texts(
+    model: BertModel,
+    tokenizer: Tokenizer,
+    texts: Iterable[Text],
+    *,
+    stored: StoredTask | None = None,
+    long: LongPolicy | str | None = None,
+    max_tokens: int | None = None,
+) -> Iterator[ClassPrediction]:
+    """A prediction for every text or pair, in their order."""
+    task = classification_of(model.config, stored.settings if stored else {})
+    examples = (text if isinstance(text, TextExample) else _example(text) for text in texts)
+    for scored in predict_examples(
+        task, model, tokenizer, examples, limit_of(model, stored, long), max_tokens=max_tokens
+    ):
+        yield scored.prediction
+
+
+def limit_of(model: BertModel, stored: StoredTask | None, long: LongPolicy | str | None) -> Limit:
+    """As in fine-tuning, unless another policy is asked for."""
+    known = stored or StoredTask()
+    positions = model.config.max_positions
+    return Limit(min(known.max_length or positions, positions), long or known.long)  # type: ignore[arg-type]
+
+
+def _example(text: Text) -> TextExample:
+    if isinstance(text, str):
+        return TextExample(text)
+    if not isinstance(text, tuple | list) or len(text) != 2:
+        raise BertkitError(f"a text is {type(text).__name__}, not a string or a pair: {text!r:.60}")
+    return TextExample(text[0], text[1])
+
+
+def predict_file(
+    model: BertModel,
+    tokenizer: Tokenizer,
+    source: str | Path,
+    output: str | Path,
+    *,
+    stored: StoredTask | None = None,
+    long: LongPolicy | str | None = None,
+    columns: Mapping[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> FileSummary:
+    """Every row with its label and confidence added; the output appears when it is whole."""
+    texts = TextSource(source, TextOptions(labelled=False, **(columns or {})))
+    task, limit = classification_of(model.config, stored.settings if stored else {}), limit_of(model, stored, long)
+    num_rows, long_lines = 0, []
+    rows = texts.rows()
+    with prediction_writer(output, texts.table) as write:
+        while chunk := list(islice(rows, FILE_CHUNK)):
+            examples = [TextExample(example.text, example.pair, None, example.line) for _, example in chunk]
+            found = predict_examples(task, model, tokenizer, examples, limit)
+            for (row, _), one in zip(chunk, found, strict=True):
+                write(row, one.prediction.label, one.prediction.confidence)
+                if one.prediction.num_windows > 1 or one.prediction.num_cut:
+                    long_lines.append(row.line)
+            num_rows += len(chunk)
+            if progress:
+                progress(len(chunk))
+    return FileSummary(str(output), num_rows, len(long_lines), [texts.guess, *_say_long(long_lines, limit.long)])
+
+
+def _say_long(lines: Sequence[int], long: str) -> list[str]:
+    if not lines:
+        return []
+    shown = ", ".join(map(str, lines[:MOST_LINES])) + (" ..." if len(lines) > MOST_LINES else "")
+    what = "cut" if long == "truncate" else "read in windows, their logits averaged"
+    return [f"{len(lines):,} texts were too long and were {what}: lines {shown}"]
+
+
+def evaluate_file(
+    model: BertModel,
+    tokenizer: Tokenizer,
+    source: str | Path,
+    *,
+    stored: StoredTask | None = None,
+    long: LongPolicy | str | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> FileScores:
+    """A fine-tuned checkpoint's scores on a file of its task; labels that it does not know are refused."""
+    task = task_of(model.config, stored)
+    options = dict(columns or {})
+    if task.name == "classification":
+        options |= {"labels": model.config.labels} if model.config.problem != "regression" else {}
+        options |= {"problem": model.config.problem}
+    read = read_examples(task.name, source, **options)
+    scorer = task.scorer()
+    num = 0
+    for one in predict_examples(task, model, tokenizer, read.examples, limit_of(model, stored, long)):
+        scorer.add(one.example, one.prediction)
+        num += 1
+    return FileScores(task.name, num, scorer.scores(), read.lines)

@@ -1,0 +1,96 @@
+"""`bertkit features` and `bertkit train-head`: from a labelled file to a scored head."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from bertkit.inference.bert import Bert
+from bertkit.inference.feature_heads import load_head
+from tests.cli.running import refusal, run, run_json
+
+ROWS = [
+    ("The dog sleeps.", "animal"),
+    ("A cat runs home.", "animal"),
+    ("Milk is white.", "food"),
+    ("Bread is old.", "food"),
+]
+SENTENCES = "The O\ndog O\nran O\nto O\nNew B-LOC\nYork I-LOC\n\nMilk O\nsleeps O\n\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "rows.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS * 5))
+    return str(path)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    path = tmp_path / "words.conll"
+    path.write_text(SENTENCES * 4)
+    return str(path)
+
+
+def test_texts_with_labels_then_a_head(folder: Path, table: str, tmp_path: Path) -> None:
+    output = str(tmp_path / "f.parquet")
+    shown, notes = run("features", "-m", str(folder), table, "-o", output)
+    assert shown == ""
+    assert "text = column 'sentence', label = column 'label'" in notes
+    assert f"20 vectors of 128 dimensions written to {output}" in notes
+    assert pq.read_table(output).column("label").to_pylist()[:3] == ["animal", "animal", "food"]
+    told = run_json("train-head", output, "--dev", output, "-o", str(tmp_path / "head"))
+    assert told["scores"]["accuracy"] == 1.0
+    assert load_head(tmp_path / "head", device="cpu").predict(["Milk is white."])[0].label == "food"
+
+
+def test_words_with_tags_then_a_tagger(folder: Path, words: str, tmp_path: Path) -> None:
+    output, head = str(tmp_path / "f.parquet"), str(tmp_path / "head")
+    told = run_json("features", "-m", str(folder), words, "-o", output, "--per", "word", "--layer", "weighted-all")
+    assert (told["rows"], told["dimensions"]) == (32, 4 * 32)
+    small = ["--epochs", "30", "--batch-size", "2", "--width", "8", "--learning-rate", "0.01", "--device", "cpu"]
+    shown, notes = run("train-head", output, "--dev", output, "-o", head, *small)
+    assert "f1" in shown
+    assert "epoch 30: loss" in notes
+    assert "shares of the layers, lowest first:" in notes
+    (found,) = load_head(head, device="cpu").tag([["The", "dog", "ran", "to", "New", "York"]])
+    assert found.tags == ("O", "O", "O", "O", "B-LOC", "I-LOC")
+
+
+def test_arrays_of_lines(folder: Path, bert: Bert, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("The dog sleeps.\nMilk\n")
+    run("features", "-m", str(folder), str(tmp_path / "lines.txt"), "-o", str(tmp_path / "f.npy"), "--layer", "-2")
+    expected = bert.embed(["The dog sleeps.", "Milk"], layer=-2)
+    assert np.abs(np.load(tmp_path / "f.npy") - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--layer", "lasst"], "unknown layer 'lasst'"),
+        (["--layer", "9"], "no layer 9"),
+        (["--per", "piece"], "per text or per word"),
+        (["--pooling", "median"], "unknown pooling 'median'"),
+        (["--label", "kind"], "has no column 'kind'"),
+    ],
+)
+def test_refusals(arguments: list[str], said: str, folder: Path, table: str, tmp_path: Path) -> None:
+    output = tmp_path / "out" / "f.parquet"
+    output.parent.mkdir()
+    assert said in refusal("features", "-m", str(folder), table, "-o", str(output), *arguments)
+    assert list(output.parent.iterdir()) == []
+
+
+def test_heads_need_features_with_labels(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("The dog sleeps.\nMilk\n")
+    output = str(tmp_path / "f.parquet")
+    run("features", "-m", str(folder), str(tmp_path / "lines.txt"), "-o", output)
+    assert "row 1 ('The dog sleeps.') has no label" in refusal("train-head", output, "-o", str(tmp_path / "head"))
+    assert "cannot be read as parquet" in refusal("train-head", str(tmp_path / "no.parquet"), "-o", str(tmp_path / "h"))
+
+
+def test_help_has_an_example(capsys: Any) -> None:
+    for verb in ("features", "train-head", "tune-vectors"):
+        assert f"Example: bertkit {verb}" in " ".join(run(verb, "--help")[0].split())
