@@ -154,7 +154,7 @@ def test_predictions_do_not_depend_on_batches_or_chunks(tokenizer: Tokenizer) ->
     whole = list(predict_examples(task, model, tokenizer, texts, LIMIT))
     parts = list(predict_examples(task, model, tokenizer, iter(texts), LIMIT, max_tokens=20, chunk_size=3))
     assert [one.example for one in parts] == texts
-    assert [one.loss for one in parts] == pytest.approx([one.loss for one in whole], abs=1e-5)
+    assert [one.loss for one in parts] == pytest.approx([one.loss for one in whole], rel=1e-4)
     assert model.training  # left as it was
 
 

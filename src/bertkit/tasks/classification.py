@@ -7,6 +7,7 @@ several windows: each learns the text's label, and their logits are averaged whe
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal
 
@@ -115,7 +116,7 @@ class ClassificationTask:
     def loss_sum(self, logits: Tensor, batch: TaskBatch) -> Tensor:
         """Cross-entropy, binary cross-entropy of every label, or squared error."""
         wide, targets = logits.float(), batch.targets
-        weights = None if self.class_weights is None else wide.new_tensor(self.class_weights)
+        weights = None if self.class_weights is None else _on_device(self.class_weights, wide.device)
         if self.problem == "single_label":
             return F.cross_entropy(wide, targets, weight=weights, ignore_index=IGNORED, reduction="sum")
         used = targets != IGNORED
@@ -230,6 +231,13 @@ def _number(example: TextExample) -> float:
         raise BertkitError(
             f"{_where(example.line)}the label {example.label!r} is no number; this model predicts numbers"
         ) from None
+
+
+@lru_cache(maxsize=8)
+def _on_device(weights: tuple[float, ...], device: torch.device) -> Tensor:
+    """Moved once: a recorded CUDA graph may not copy from the host."""
+    with torch.inference_mode(False):  # training may save it for its gradient
+        return torch.tensor(weights, dtype=torch.float32, device=device)
 
 
 def _where(line: int | None) -> str:

@@ -42,6 +42,7 @@ class FinetuneConfig:
     class_weights: Literal["", "balanced"] = ""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    graphs: bool = True  # small batches on CUDA as recorded graphs; a seed's bits are the same without
     log_every: int = 10
 
     def __post_init__(self) -> None:

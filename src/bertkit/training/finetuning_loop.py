@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bertkit.model.bert import BertModel
 from bertkit.tasks.task import Task, TaskBatch
 from bertkit.training.finetuning_feed import TaskCounts, TaskFeed, add_counts
+from bertkit.training.graphs import Graphs
 from bertkit.training.stepping import Loop, Step
 
 
@@ -42,6 +43,19 @@ class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
     """The loop over a task's batches; memory that runs out halves the micro-batches and keeps the step."""
 
     on_relief: Callable[[int], None] = staticmethod(lambda micro_tokens: None)
+    graphs: Graphs | None = None  # set before the first step
+
+    def differentiate(self, batch: TaskBatch, whole: Tensor) -> Tensor:
+        """By a CUDA graph where there are some and the batch is small."""
+        sums = self.graphs.differentiate(batch, whole) if self.graphs else None
+        return super().differentiate(batch, whole) if sums is None else sums
+
+    def zero_gradients(self) -> None:
+        """Graphs write to fixed places."""
+        if self.graphs:
+            self.graphs.zero_gradients()
+        else:
+            super().zero_gradients()
 
     @staticmethod
     def add_counts(counts: Iterable[TaskCounts]) -> TaskCounts:

@@ -28,6 +28,7 @@ from bertkit.training.finetuning_loop import TaskLoop, TaskObjective, TaskRecord
 from bertkit.training.finetuning_memory import FinetuneMemory, estimate_memory
 from bertkit.training.finetuning_records import Outcome, RunSummary, TaskData, Watcher, step_values
 from bertkit.training.finetuning_start import Base, start_lines, start_model
+from bertkit.training.graphs import Graphs
 from bertkit.training.journal import Journal
 from bertkit.training.objective import make_objective
 from bertkit.training.optimizers import build_optimizers, export_state, import_state
@@ -119,6 +120,8 @@ class FinetuneRun:
         parts = ([self.feed], self.feed, self.optimizers, config.schedule, options, progress, self.world, guard)
         loop = TaskLoop(objective, *parts)
         loop.on_relief = self._on_relief
+        if self.config.graphs and self.world.device.type == "cuda":
+            loop.graphs = Graphs(objective, loop.parameters)
         return loop
 
     def run(self, stop: StopRequest | None = None) -> RunSummary:

@@ -213,7 +213,7 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
                 if not self.relieve():
                     raise
             # Outside of the handler, which would keep the step's tensors alive.
-            self._zero_gradients()
+            self.zero_gradients()
             self.source.forget()
             if self.world.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -221,14 +221,15 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         set_rate(self.optimizers, self.schedule.factor(self.progress.step, self.progress.num_steps))
         for optimizer in self.optimizers:
             optimizer.step()
-        self._zero_gradients()
+        self.zero_gradients()
         rate = self.optimizers[-1].param_groups[0]["lr"]
         taken = Step(self.progress.step, counts, rate)
         self._pending.append(Pending(taken, torch.cat([sums, norm[None] / self.world.size])))
         self.progress.step += 1
         self.progress.tokens += counts.num_tokens
 
-    def _zero_gradients(self) -> None:
+    def zero_gradients(self) -> None:
+        """Nothing is left of a step."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
@@ -255,18 +256,24 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
 
     def _accumulate(self, keys: list[tuple[int, int]], counts: CountsT) -> Tensor:
         """Forward and backward over this process's micro-batches; gradients are exchanged with the last one."""
-        device, size = self.world.device, self.world.size
+        device = self.world.device
         whole = torch.tensor(counts.denominators, dtype=torch.float32).to(device, non_blocking=True)
         total: Tensor | None = None
         for key in keys:
             with nullcontext() if key == keys[-1] else without_exchange(self.objective):
-                batch = self.source.take(key).to(device)
                 torch.manual_seed(dropout_seed(self.options.seed, *key))
-                loss, sums = self.objective(batch, whole)
-                (loss * size if size > 1 else loss).backward()  # the exchange takes the mean of the processes
+                sums = self.differentiate(self.source.take(key), whole)
             total = sums if total is None else total + sums
         assert total is not None  # the plan divides among the processes
         return total
+
+    def differentiate(self, batch: BatchT, whole: Tensor) -> Tensor:
+        """Add a micro-batch's gradients to the step's; its sums come back."""
+        loss, sums = self.objective(batch.to(self.world.device), whole)
+        size = self.world.size
+        (loss * size if size > 1 else loss).backward()  # the exchange takes the mean of the processes
+        found: Tensor = sums
+        return found
 
     def _alone_and_stopped(self, stop: StopRequest | None) -> bool:
         return self.world.size == 1 and stop is not None and stop.name is not None
