@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bertkit.model import preset
 from bertkit.model.bert import BertModel
+from bertkit.model.fast_inference import takes_fast_inference
 from bertkit.model.packed import PackedBatch, pack
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
 from bertkit.training.fast_objective import FastObjective, choose_objective, why_not_fast
@@ -215,3 +216,25 @@ def test_the_choice() -> None:
     assert not isinstance(choose_objective(model, LoopOptions(bf16=True, kernels="plain")), FastObjective)
     assert not isinstance(choose_objective(model, LoopOptions(bf16=False, kernels="auto")), FastObjective)
     assert why_not_fast(make_model(hidden_dropout=0.1)) == "dropout is on"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("lengths", [SHORT, LONG])
+def test_fast_inference_has_the_plain_one_s_vectors(
+    lengths: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model().eval()
+    batch = make_batch(lengths).inputs
+    rows = torch.tensor([0, 3, 7], device="cuda")
+    with torch.inference_mode():
+        exact, exact_rows = model.encoder(batch), model.encoder(batch, rows=rows)
+        model.to(dtype)
+        monkeypatch.setattr("bertkit.model.fast_inference.LEAST_TOKENS", 1)
+        assert takes_fast_inference(model.encoder, batch)
+        assert off(model.encoder(batch), exact) < 2e-2
+        assert off(model.encoder(batch, rows=rows), exact_rows) < 2e-2
+        if dtype == torch.bfloat16:
+            model.encoder.use_eight_bits()
+            eight = model.encoder(batch)
+            assert off(eight, exact) < 0.1
+            assert F.cosine_similarity(eight.float(), exact, dim=-1).mean() > 0.995

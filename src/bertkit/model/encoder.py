@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bertkit.model.attention import Attention, Backend, prepare
 from bertkit.model.config import BertConfig
+from bertkit.model.fast_inference import Eight, fast_forward, narrow_layers, takes_fast_inference
 from bertkit.model.packed import PackedBatch
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -78,12 +79,15 @@ class Encoder(nn.Module):
         super().__init__()
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.eights: list[Eight] | None = None  # set by `use_eight_bits`
 
     def forward(self, batch: PackedBatch, *, rows: Tensor | None = None, backend: Backend = "auto") -> Tensor:
         """The last layer's vectors, [T, D], or [R, D] for the rows asked for.
 
         Nothing but those rows is read after the last attention, so the rest of the last layer is not computed.
         """
+        if backend == "auto" and takes_fast_inference(self, batch):
+            return fast_forward(self, batch, rows, self.eights)
         hidden = self.embeddings(batch)
         attention = prepare(batch, hidden.dtype, backend)
         *lower, last = self.layers
@@ -91,6 +95,10 @@ class Encoder(nn.Module):
             hidden = layer(hidden, attention)
         output: Tensor = last(hidden, attention, rows)
         return output
+
+    def use_eight_bits(self) -> None:
+        """From now on, large batches are computed with rows of eight bits; the weights must stay as they are."""
+        self.eights = narrow_layers(self)
 
     def all_layers(self, batch: PackedBatch, attention: Attention | None = None) -> list[Tensor]:
         """The embedding output and then every layer's, num_layers + 1 tensors of [T, D]."""

@@ -1,0 +1,112 @@
+"""The encoder's forward pass alone by our kernels, for large batches on one GPU in half precision.
+
+The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` three of a layer's four products take rows
+in eight bits, from copies made once. The choice between the two ways is `takes_fast_inference`.
+"""
+
+import importlib.util
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertkit.model.packed import PackedBatch
+
+if TYPE_CHECKING:
+    from bertkit.model.encoder import Encoder, Layer
+    from bertkit.model.kernels.rows8 import Rows8
+
+LEAST_TOKENS = 4096  # below this, launching our kernels takes longer than they save
+HEAD_SIZES = (16, 32, 64, 128)
+CAPABILITY = (8, 0)
+
+
+class Eight(NamedTuple):
+    """A layer's matrices in eight bits."""
+
+    qkv: "Rows8"
+    up: "Rows8"
+    down: "Rows8"
+
+
+def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
+    """Whether this call is one that our kernels serve."""
+    weight = encoder.embeddings.token.weight
+    if torch.is_grad_enabled() or encoder.training or batch.num_tokens < LEAST_TOKENS:
+        return False
+    if not weight.is_cuda or weight.dtype not in (torch.bfloat16, torch.float16) or torch.version.hip is not None:
+        return False
+    layer = cast("Layer", encoder.layers[0])
+    is_known = layer.activation is F.gelu and weight.shape[1] // layer.num_heads in HEAD_SIZES
+    can = torch.cuda.get_device_capability(weight.device) >= CAPABILITY
+    return is_known and can and importlib.util.find_spec("triton") is not None
+
+
+def fast_forward(
+    encoder: "Encoder", batch: PackedBatch, rows: Tensor | None = None, eights: list[Eight] | None = None
+) -> Tensor:
+    """The last layer's vectors, [T, D], or [R, D] for the rows asked for."""
+    from bertkit.model.kernels.embedding import embed
+    from bertkit.model.kernels.layer_norm import norm_forward
+
+    parts = encoder.embeddings
+    ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
+    summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
+    no_bias = torch.zeros_like(parts.norm.weight)
+    eight = eights is not None
+    normed = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps, eight=eight)
+    x, x8 = normed.out, normed.rows8
+    last = len(encoder.layers) - 1
+    for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
+        chosen = rows if index == last else None
+        x, x8 = _layer(layer, x, x8, batch, chosen, eights[index] if eights else None)
+    return x
+
+
+def _layer(
+    layer: "Layer", x: Tensor, x8: "Rows8 | None", batch: PackedBatch, rows: Tensor | None, eight: Eight | None
+) -> "tuple[Tensor, Rows8 | None]":
+    from bertkit.model.kernels.attention import LONGEST, attention_forward
+    from bertkit.model.kernels.gelu import gelu_forward
+    from bertkit.model.kernels.layer_norm import norm_forward
+    from bertkit.model.kernels.long_attention import long_attention_forward
+
+    is_long, heads = batch.max_seqlen > LONGEST, layer.num_heads
+    qkv = _product(x, layer.qkv.weight, x8, eight and eight.qkv, layer.qkv.bias if is_long else None)
+    qkv = qkv.view(x.shape[0], 3, heads, -1)
+    if is_long:
+        mixed = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
+    else:
+        mixed = attention_forward(qkv, layer.qkv.bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
+    if rows is not None:
+        x, mixed = x[rows], mixed[rows]
+    norm, out = layer.attention_norm, layer.attention_output
+    product = mixed @ out.weight.t()
+    normed = norm_forward(product, x, out.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None)
+    up = _product(normed.out, layer.up.weight, normed.rows8, eight and eight.up)
+    active, active8 = gelu_forward(up, layer.up.bias, eight=eight is not None)
+    product = _product(active, layer.down.weight, active8, eight and eight.down)
+    norm = layer.output_norm
+    normed = norm_forward(
+        product, normed.out, layer.down.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None
+    )
+    return normed.out, normed.rows8
+
+
+def _product(
+    x: Tensor, weight: Tensor, x8: "Rows8 | None", weight8: "Rows8 | None", bias: Tensor | None = None
+) -> Tensor:
+    from bertkit.model.kernels.rows8 import product8
+
+    if x8 is not None and weight8 is not None:
+        return product8(x8, weight8, bias)
+    return F.linear(x, weight, bias)
+
+
+def narrow_layers(encoder: "Encoder") -> list[Eight]:
+    """Every layer's matrices in eight bits."""
+    from bertkit.model.kernels.rows8 import narrow_rows
+
+    layers = cast("list[Layer]", encoder.layers)
+    return [Eight(*(narrow_rows(m.weight[None]) for m in (layer.qkv, layer.up, layer.down))) for layer in layers]
