@@ -1,0 +1,199 @@
+"""One pre-training configuration on a GPU: tokens a second of bertkit and of transformers, on the same examples.
+
+What counts for bertkit: its own loop, with fresh batches from a token store through the loader, float32 weights,
+AdamW, clipping. The peer gets the same examples, padded, built before its clock starts; bf16 autocast, SDPA, fused
+AdamW, clipping; eager or compiled. Rates are of real tokens.
+"""
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertkit.corpus.store import TokenStore
+from bertkit.model.bert import BertModel
+from bertkit.model.config import preset
+from bertkit.tasks.feed import PretrainingFeed
+from bertkit.tasks.feed_epochs import FeedConfig
+from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
+from bertkit.tokenizer import Tokenizer
+from bertkit.training.flops import step_flops
+from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
+from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.plan import Stage, StepPlan
+from bertkit.training.schedule import ScheduleConfig
+from bertkit.training.world import World
+
+DEVICE = torch.device("cuda")
+GROUP = 25  # steps timed together
+WARM = 2  # groups that do not count
+PEER_GROUP, PEER_WARM = 10, 10
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is trained."""
+
+    name: str
+    size: str
+    max_length: int
+    tokens_per_batch: int
+    short_share: float = 0.0
+    micro_batches: int = 1
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where text comes from."""
+
+    store: TokenStore
+    tokenizer: Tokenizer
+    workers: int = 8
+
+    def feed(self, work: Work) -> PretrainingFeed:
+        """The work's micro-batches."""
+        config = FeedConfig(
+            max_length=work.max_length, tokens_per_batch=work.tokens_per_batch, short_share=work.short_share
+        )
+        return PretrainingFeed(self.store, self.tokenizer, config)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Real tokens a second of one way of computing."""
+
+    way: str
+    tokens_per_second: float
+    spread: tuple[float, float]
+    steps: int
+    model_flops: float = 0.0
+    memory_gib: float = 0.0
+    groups: list[float] = field(default_factory=list)
+
+
+def bertkit_rate(
+    work: Work, data: Data, steps: int = 250, *, way: str = "bertkit", dropout: float = 0.0, **options: Any
+) -> Rate:
+    """Steady steps of the product's own loop."""
+    torch.manual_seed(0)
+    torch.cuda.reset_peak_memory_stats()
+    config = preset(work.size, vocab_size=data.tokenizer.vocab_size, hidden_dropout=dropout, attention_dropout=dropout)
+    model = BertModel(config).to(DEVICE)
+    stage = Stage(work.max_length, work.tokens_per_batch, work.micro_batches)
+    trainer = Trainer(
+        model,
+        [data.feed(work)],
+        StepPlan((stage,)),
+        build_optimizers(model, OptimizerConfig(learning_rate=1e-4)),
+        ScheduleConfig(),
+        LoopOptions(log_every=GROUP, bf16=True, workers=data.workers, **{"kernels": "auto", **options}),
+        Progress(steps + WARM * GROUP),
+        World(device=DEVICE),
+    )
+    groups: list[list[StepRecord]] = []
+    trainer.run(lambda records: groups.append(records) if len(records) == GROUP else None)
+    steady = groups[WARM:]
+    rates = [sum(r.counts.num_tokens for r in group) / sum(r.seconds for r in group) for group in steady]
+    flops = [step_flops(config, r.counts, work.max_length) / r.seconds for group in steady for r in group]
+    result = make_rate(way, rates, GROUP * len(steady), median(flops))
+    del trainer, model
+    clean()
+    return result
+
+
+def make_rate(way: str, rates: list[float], steps: int, flops: float = 0.0) -> Rate:
+    """The median of the groups, with its range."""
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    return Rate(way, median(rates), (min(rates), max(rates)), steps, flops, memory, rates)
+
+
+def clean() -> None:
+    """Give memory back."""
+    gc.collect()
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+
+
+def transformers_rate(
+    work: Work, data: Data, *, compiled: bool, dropout: float = 0.1, steps: int = 30, way: str = ""
+) -> Rate:
+    """The peer: BertForPreTraining, padded batches of the same examples."""
+    from transformers import BertConfig, BertForPreTraining
+
+    torch.manual_seed(0)
+    torch.cuda.reset_peak_memory_stats()
+    sizes = preset(work.size)
+    config = BertConfig(
+        vocab_size=-(-data.tokenizer.vocab_size // 64) * 64,  # a width that products like
+        hidden_size=sizes.hidden_size,
+        num_hidden_layers=sizes.num_layers,
+        num_attention_heads=sizes.num_heads,
+        intermediate_size=sizes.intermediate_size,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    config._attn_implementation = "sdpa"
+    model = BertForPreTraining(config).to(DEVICE).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    run = torch.compile(model) if compiled else model
+    batches = list(padded_batches(data.feed(work), work, PEER_WARM + steps))
+    rates = []
+    for first in range(0, len(batches), PEER_GROUP):
+        torch.cuda.synchronize()
+        began, tokens = time.perf_counter(), 0
+        for inputs, real in batches[first : first + PEER_GROUP]:
+            moved = {name: tensor.to(DEVICE, non_blocking=True) for name, tensor in inputs.items()}
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = run(**moved).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            tokens += real
+        torch.cuda.synchronize()
+        if first >= PEER_WARM:
+            rates.append(tokens / (time.perf_counter() - began))
+    result = make_rate(way or f"transformers {'compiled' if compiled else 'eager'}", rates, steps)
+    del model, optimizer, run
+    clean()
+    return result
+
+
+def padded_batches(feed: PretrainingFeed, work: Work, num: int) -> Iterator[tuple[dict[str, Tensor], int]]:
+    """The feed's examples as the peer takes them, always as many rows, pinned, with their number of real tokens."""
+    size = work.tokens_per_batch // work.max_length
+    waiting: dict[str, Tensor] = {}
+    index = 0
+    for _ in range(num):
+        while not waiting or len(waiting["labels"]) < size:
+            rows = padded_rows(feed.micro_batch(index), work.max_length)
+            waiting = {name: torch.cat([waiting[name], rows[name]]) if waiting else rows[name] for name in rows}
+            index += 1
+        batch = {name: tensor[:size].pin_memory() for name, tensor in waiting.items()}
+        waiting = {name: tensor[size:] for name, tensor in waiting.items()}
+        yield batch, int(batch["attention_mask"].sum())
+
+
+def padded_rows(batch: PretrainingBatch, length: int) -> dict[str, Tensor]:
+    """A packed batch as rows of one length."""
+    used = batch.next_labels != IGNORED
+    starts = batch.inputs.cu_seqlens[:-1].long()[used]
+    sizes = batch.inputs.cu_seqlens.diff().long()[used]
+    columns = torch.arange(length)
+    mask = columns < sizes[:, None]
+    rows = (starts[:, None] + columns).clamp(max=batch.inputs.num_tokens - 1)
+    labels = torch.full((batch.inputs.num_tokens,), IGNORED)
+    masked = batch.masked_token_ids != IGNORED
+    labels[batch.masked_positions[masked]] = batch.masked_token_ids[masked]
+    return {
+        "input_ids": batch.inputs.token_ids[rows] * mask,
+        "token_type_ids": batch.inputs.segment_ids[rows] * mask,
+        "attention_mask": mask.long(),
+        "labels": torch.where(mask, labels[rows], IGNORED),
+        "next_sentence_label": batch.next_labels[used],
+    }
