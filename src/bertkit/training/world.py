@@ -81,4 +81,5 @@ def join_world(device: str) -> Iterator[World]:
         raise BertkitError(
             f"another process of this run died or does not answer ({reason}); start it again with --resume"
         ) from error
+    dist.barrier()  # nobody leaves while another still needs its answer
     dist.destroy_process_group()
