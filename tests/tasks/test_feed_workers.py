@@ -63,10 +63,10 @@ def test_a_held_out_feed_ends(feed: PretrainingFeed) -> None:
 
 
 def test_an_error_in_a_worker_is_raised_here(feed: PretrainingFeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(index: int, buffer: object) -> None:
+    def fail(self: object, index: int, buffer: object) -> None:
         raise BertkitError("the disk is gone; bring it back")
 
-    monkeypatch.setattr(feed.arrays, "fill", fail)
+    monkeypatch.setattr(type(feed.arrays), "fill", fail)
     with pytest.raises(BertkitError, match="bring it back"):
         next(prefetch(feed, count(), 2, start_method="fork"))
 

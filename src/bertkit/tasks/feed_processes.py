@@ -8,6 +8,7 @@ they start without it.
 from __future__ import annotations
 
 import multiprocessing as mp
+import pickle
 import shutil
 import signal
 import traceback
@@ -25,6 +26,7 @@ from bertkit.errors import BertkitError
 from bertkit.tasks.feed_arrays import ArrayFeed, Counts
 from bertkit.tasks.feed_epochs import Epoch, load_epoch, save_epoch
 
+FEED = "feed.pickle"  # our own, for our own children
 NUM_SLOTS = 4  # micro-batches that a worker may be ahead
 STOP = "stop"  # a forked child keeps both ends of its pipe open, so that the end of the pipe would not reach it
 PATIENCE = 5.0  # seconds between looks at whether the parent still lives, and until a worker is ended by force
@@ -86,7 +88,7 @@ class Builder(Process):
         memory = context.RawArray(c_int64, NUM_SLOTS * feed.buffer_size)
         self._slots = np.frombuffer(memory, dtype=np.int64).reshape(NUM_SLOTS, -1)
         self._num_asked = self._num_taken = 0
-        super().__init__(context, _build_batches, feed, folder, memory)
+        super().__init__(context, _build_batches, folder, memory)
 
     @property
     def num_waiting(self) -> int:
@@ -120,7 +122,9 @@ def running(worker: Process) -> Iterator[Any]:
 @contextmanager
 def planning_ahead(feed: ArrayFeed, folder: Path, context: Any) -> Iterator[None]:
     """While this lasts, the feed gets its epochs from the folder, where another process puts the next one ahead."""
-    with running(Process(context, _build_epochs, feed, folder)) as planner:
+    # Through the folder and not as arguments: a start waits until its arguments are read, and so would the next one.
+    (folder / FEED).write_bytes(pickle.dumps(feed))
+    with running(Process(context, _build_epochs, folder)) as planner:
         asked: set[int] = set()
 
         def ask(number: int) -> None:
@@ -148,14 +152,21 @@ def _epoch_folder(folder: Path, number: int) -> Path:
     return folder / f"epoch-{number}"
 
 
-def _build_epochs(pipe: Connection, feed: ArrayFeed, folder: Path) -> None:
+def _load_feed(folder: Path) -> ArrayFeed:
+    feed: ArrayFeed = pickle.loads((folder / FEED).read_bytes())
+    return feed
+
+
+def _build_epochs(pipe: Connection, folder: Path) -> None:
+    feed = _load_feed(folder)
     _serve(pipe, lambda number: save_epoch(feed.build_epoch(number), _epoch_folder(folder, number)))
     parent = mp.parent_process()
     if parent is not None and not parent.is_alive():  # killed: nobody else tidies up
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build_batches(pipe: Connection, feed: ArrayFeed, folder: Path, memory: Any) -> None:
+def _build_batches(pipe: Connection, folder: Path, memory: Any) -> None:
+    feed = _load_feed(folder)
     slots = np.frombuffer(memory, dtype=np.int64).reshape(NUM_SLOTS, -1)
 
     def do(request: Request) -> Counts:

@@ -1,0 +1,114 @@
+"""The whole table of speeds on one GPU, peers beside bertkit in the same run, as markdown and JSON.
+
+    python -m bench.gpu --store FOLDER --tokenizer FOLDER -o results [--rows base-128 base-512 ...] [--minutes 9]
+
+Rows that no time is left for are named, never guessed. Every row: median of groups of steady steps, its range, model
+FLOP/s of the products really computed.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.gpu_embedding import encoder_speeds, text_speeds
+from bench.gpu_training import Data, Work, bertkit_rate, transformers_rate
+from bertkit.corpus.store import TokenStore
+from bertkit.tokenizer import Tokenizer
+
+WORKS = {
+    "base-128": Work("base, length 128, full", "base", 128, 131072),
+    "base-512": Work("base, length 512, full", "base", 512, 131072),
+    "base-512-real": Work("base, length 512, real pairs, 10 % short", "base", 512, 131072, short_share=0.1),
+    "large-512": Work("large, length 512, full", "large", 512, 65536),
+    "small-128": Work("small, length 128, full", "small", 128, 131072),
+}
+PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
+
+
+def training_row(work: Work, data: Data, *, quick: bool) -> list[dict[str, Any]]:
+    """bertkit in eight bits and in bf16, then the peer's ways."""
+    found = [
+        bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
+        bertkit_rate(work, data, way="bertkit, bf16"),
+    ]
+    peer = Work(work.name, work.size, work.max_length, PEER_TOKENS.get(work.size, 65536), work.short_share)
+    ways = [(False, 0.1), (True, 0.1)] if quick else [(False, 0.1), (True, 0.1), (True, 0.0)]
+    for compiled, dropout in ways:
+        way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
+        found.append(transformers_rate(peer, data, compiled=compiled, dropout=dropout, way=way))
+    return [asdict(rate) for rate in found]
+
+
+def make_rows(data: Data, *, quick: bool) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """Name to what measures it."""
+    rows: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        name: lambda work=work: training_row(work, data, quick=quick)  # type: ignore[misc]
+        for name, work in WORKS.items()
+    }
+    rows["embed-full"] = lambda: [asdict(speed) for speed in encoder_speeds(data)]
+    rows["embed-texts"] = lambda: [asdict(speed) for speed in text_speeds(data)]
+    return rows
+
+
+def to_markdown(results: dict[str, list[dict[str, Any]]], about: dict[str, str]) -> str:
+    """One table."""
+    lines = [", ".join(f"{key} {value}" for key, value in about.items()), ""]
+    lines += ["| work | way | k/s (range) | TFLOP/s | GiB | min cosine |", "|---|---|---|---|---|---|"]
+    for name, found in results.items():
+        for one in found:
+            rate = one.get("tokens_per_second", one.get("per_second", 0.0))
+            low, high = one["spread"]
+            flops = f"{one['model_flops'] / 1e12:.0f}" if one.get("model_flops") else ""
+            memory = f"{one['memory_gib']:.0f}" if one.get("memory_gib") else ""
+            cosine = f"{one['min_cosine']:.5f}" if "min_cosine" in one else ""
+            lines.append(
+                f"| {name} | {one['way']} | {rate / 1e3:,.1f} ({low / 1e3:,.1f} to {high / 1e3:,.1f}) | {flops} "
+                f"| {memory} | {cosine} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure row after row and write after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--rows", nargs="+")
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--quick", action="store_true", help="without the peer's run with dropout 0")
+    given = parser.parse_args()
+    tokenizer = Tokenizer.load(given.tokenizer)
+    data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.workers)
+    import transformers
+
+    about = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+    began, results = time.monotonic(), {}
+    rows = make_rows(data, quick=given.quick)
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.rows or rows:
+        if time.monotonic() - began > 60 * given.minutes:
+            print(f"no time left for {name}", flush=True)
+            continue
+        results[name] = rows[name]()
+        text = to_markdown(results, about)
+        (given.out / "gpu.md").write_text(text, encoding="utf-8")
+        (given.out / "gpu.json").write_text(json.dumps({"about": about, "rows": results}, indent=1), encoding="utf-8")
+        print(to_markdown({name: results[name]}, about), f"[{time.monotonic() - began:.0f} s]", flush=True)
+
+
+if __name__ == "__main__":
+    main()

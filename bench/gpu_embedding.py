@@ -1,0 +1,173 @@
+"""Embedding on a GPU: full sequences through the encoder alone, and real texts of mixed length from string to vector.
+
+The peer of full sequences is transformers' BertModel in bf16, eager or compiled. The peer of texts does what
+sentence-transformers does (sorted by length, padded batches, masked mean), with its default batch and with larger ones;
+the library itself is taken where it is installed.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bench.gpu_training import DEVICE, Data, clean
+from bertkit.inference.bert import Bert
+from bertkit.model.bert import BertModel
+from bertkit.model.config import preset
+from bertkit.model.packed import pack
+from bertkit.model.pooling import pool
+
+ROWS, LENGTH = 512, 128
+Vectors = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One contender: units (tokens or texts) a second, and how near its vectors are to float32's."""
+
+    way: str
+    per_second: float
+    spread: tuple[float, float]
+    min_cosine: float
+
+
+def encoder_speeds(data: Data, size: str = "base") -> list[Speed]:
+    """Tokens a second of full rows, peers and bertkit in bf16, and bertkit in eight bits."""
+    torch.manual_seed(0)
+    model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
+    ids = real_rows(data)
+    batch = pack([row.tolist() for row in ids]).to(DEVICE)
+    with torch.inference_mode():
+        exact = pool(model.encoder(batch, backend="sdpa"), batch, "mean").float()
+    found = []
+    for compiled in (False, True):
+        run = peer_encoder(model, torch.from_numpy(ids).to(DEVICE), compiled=compiled)
+        found.append(measure(f"transformers {'compiled' if compiled else 'eager'}", run, ids.size, exact))
+        clean()
+    model.to(torch.bfloat16)
+
+    def embed() -> torch.Tensor:
+        return pool(model.encoder(batch), batch, "mean")
+
+    found.append(measure("bertkit bf16", embed, ids.size, exact))
+    model.encoder.use_eight_bits()
+    found.append(measure("bertkit eight bits", embed, ids.size, exact))
+    return found
+
+
+def real_rows(data: Data) -> NDArray[np.int64]:
+    """Rows of corpus tokens, full to the last place."""
+    tokens = np.asarray(data.store.shards[0].tokens[: ROWS * (LENGTH - 2)]).astype(np.int64).reshape(ROWS, -1)
+    cls, sep = (np.full((ROWS, 1), token) for token in (data.tokenizer.cls_id, data.tokenizer.sep_id))
+    return np.hstack([cls, tokens, sep])
+
+
+def peer_encoder(model: BertModel, ids: torch.Tensor, *, compiled: bool) -> Callable[[], torch.Tensor]:
+    """transformers' encoder with the same weights."""
+    import tempfile
+
+    from transformers import AutoModel
+
+    from bertkit.model.formats import save_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(model, Path(folder))
+        peer = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
+    run = torch.compile(peer) if compiled else peer
+    return lambda: run(input_ids=ids).last_hidden_state.mean(1)
+
+
+def measure(way: str, run: Callable[[], torch.Tensor], units: int, exact: torch.Tensor, rounds: int = 7) -> Speed:
+    """Rounds of ten calls each, after a warm-up."""
+    with torch.inference_mode():
+        for _ in range(5):
+            vectors = run()
+        cosine = torch.nn.functional.cosine_similarity(vectors.float(), exact, dim=-1).min().item()
+        rates = []
+        for _ in range(rounds):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            for _ in range(10):
+                run()
+            torch.cuda.synchronize()
+            rates.append(10 * units / (time.perf_counter() - began))
+    return Speed(way, median(rates), (min(rates), max(rates)), cosine)
+
+
+def text_speeds(data: Data, size: str = "base", num_texts: int = 20_000) -> list[Speed]:
+    """Texts a second, from string to vector in host memory."""
+    torch.manual_seed(0)
+    model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
+    texts = mixed_texts(data, num_texts)
+    bert = Bert(model, data.tokenizer)
+    exact = np.asarray(bert.embed(texts[:500]))
+    model.to(torch.bfloat16)
+    ways: dict[str, Callable[[], Vectors]] = {
+        f"as sentence-transformers, batches of {size_}": padded_embedder(model, data, texts, size_)
+        for size_ in (32, 128, 512)
+    }
+    ways["bertkit bf16"] = lambda: np.asarray(bert.embed(texts))
+    return [measure_texts(way, embed, len(texts), exact) for way, embed in ways.items()]
+
+
+def mixed_texts(data: Data, num: int) -> list[str]:
+    """One to eight sentences of the corpus each."""
+    texts: list[str] = []
+    for document in data.store.documents():
+        sentences = [sentence.tolist() for sentence in document]
+        start = 0
+        while start < len(sentences) and len(texts) < num:
+            stop = start + 1 + len(texts) % 8
+            texts.append(data.tokenizer.decode([token for s in sentences[start:stop] for token in s][:500]))
+            start = stop
+        if len(texts) == num:
+            break
+    return texts
+
+
+def padded_embedder(model: BertModel, data: Data, texts: list[str], batch_size: int) -> Callable[[], Vectors]:
+    """Sorted by length, padded, masked mean: transformers with the library's fast tokenizer."""
+    import tempfile
+
+    from transformers import AutoModel, AutoTokenizer
+
+    from bertkit.model.formats import save_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(model, Path(folder))
+        data.tokenizer.save(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        peer = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
+
+    def embed() -> Vectors:
+        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+        vectors: Vectors = np.zeros((len(texts), peer.config.hidden_size), np.float32)
+        with torch.inference_mode():
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                batch = tokenizer([texts[i] for i in rows], padding=True, truncation=True, return_tensors="pt")
+                batch = batch.to(DEVICE)
+                hidden, mask = peer(**batch).last_hidden_state, batch["attention_mask"][..., None]
+                vectors[rows] = ((hidden * mask).sum(1) / mask.sum(1)).float().cpu().numpy()
+        return vectors
+
+    return embed
+
+
+def measure_texts(way: str, embed: Callable[[], Vectors], num: int, exact: Vectors, rounds: int = 3) -> Speed:
+    """Rounds over all texts after one to warm up."""
+    vectors = embed()[: len(exact)]
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(exact, axis=1)
+    cosine = float(((vectors * exact).sum(1) / norms).min())
+    rates = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        embed()
+        rates.append(num / (time.perf_counter() - began))
+    return Speed(way, median(rates), (min(rates), max(rates)), cosine)
