@@ -29,27 +29,31 @@ WORKS = {
     "large-512": Work("large, length 512, full", "large", 512, 65536),
     "small-128": Work("small, length 128, full", "small", 128, 131072),
 }
+PEERS = {  # compiled or eager, and the dropout
+    "all": [(False, 0.1), (True, 0.1), (True, 0.0)],
+    "ordinary": [(False, 0.1), (True, 0.1)],
+    "none": [],
+}
 PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
 
 
-def training_row(work: Work, data: Data, *, quick: bool) -> list[dict[str, Any]]:
-    """bertkit in eight bits and in bf16, then the peer's ways."""
+def training_row(work: Work, data: Data, peers: list[tuple[bool, float]]) -> list[dict[str, Any]]:
+    """bertkit in eight bits and in bf16, then the peer's ways: compiled or not, with this dropout."""
     found = [
         bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
         bertkit_rate(work, data, way="bertkit, bf16"),
     ]
     peer = Work(work.name, work.size, work.max_length, PEER_TOKENS.get(work.size, 65536), work.short_share)
-    ways = [(False, 0.1), (True, 0.1)] if quick else [(False, 0.1), (True, 0.1), (True, 0.0)]
-    for compiled, dropout in ways:
+    for compiled, dropout in peers:
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
         found.append(transformers_rate(peer, data, compiled=compiled, dropout=dropout, way=way))
     return [asdict(rate) for rate in found]
 
 
-def make_rows(data: Data, *, quick: bool) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+def make_rows(data: Data, peers: list[tuple[bool, float]]) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """Name to what measures it."""
     rows: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        name: lambda work=work: training_row(work, data, quick=quick)  # type: ignore[misc]
+        name: lambda work=work: training_row(work, data, peers)  # type: ignore[misc]
         for name, work in WORKS.items()
     }
     rows["embed-full"] = lambda: [asdict(speed) for speed in encoder_speeds(data)]
@@ -84,7 +88,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--quick", action="store_true", help="without the peer's run with dropout 0")
+    parser.add_argument("--peers", choices=PEERS, default="all", help="the peer's ways of training")
     given = parser.parse_args()
     tokenizer = Tokenizer.load(given.tokenizer)
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.workers)
@@ -97,7 +101,7 @@ def main() -> None:
         "python": platform.python_version(),
     }
     began, results = time.monotonic(), {}
-    rows = make_rows(data, quick=given.quick)
+    rows = make_rows(data, PEERS[given.peers])
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.rows or rows:
         if time.monotonic() - began > 60 * given.minutes:

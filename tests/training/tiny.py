@@ -23,6 +23,7 @@ from bertkit.training.feeds import StepCounts
 from bertkit.training.recipe import Recipe
 from bertkit.training.run import RunResult, run_pretraining
 from bertkit.training.toml_text import to_dataclass
+from bertkit.training.world import leave_world
 
 WORDS = [f"w{index}" for index in range(40)]
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_positions": 32}
@@ -106,3 +107,4 @@ if __name__ == "__main__":
     )
     finished = run(Path(sys.argv[1]), made, resume="--resume" in sys.argv)
     print(json.dumps(asdict(finished)))
+    leave_world()

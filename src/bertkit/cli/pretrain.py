@@ -10,6 +10,7 @@ from bertkit.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
     from bertkit.training.estimate import Estimate
+    from bertkit.training.run import RunResult
 
 
 def pretrain(
@@ -43,12 +44,16 @@ def pretrain(
         return
     from bertkit.training.live import LiveLine
     from bertkit.training.run import run_pretraining
-    from bertkit.training.world import is_first_process
+    from bertkit.training.world import is_first_process, leave_world
 
     with LiveLine(shown=is_first_process() and not json) as live:
         result = run_pretraining(read, out, resume=resume, observer=live)
-    if not is_first_process():
-        return
+    if is_first_process():
+        _show_result(result, out, json=json)
+    leave_world()
+
+
+def _show_result(result: "RunResult", out: Path, *, json: bool) -> None:
     if json:
         print_json(result.__dict__)
     elif result.stopped_by:
