@@ -30,9 +30,7 @@ from bench.finetune_parity_runs import EPOCHS, RATE, SIDES, Setting, parity_task
 from bench.finetune_speed import measure_speed, speed_table
 from bertkit.inference.loading import convert
 from bertkit.studies.data_folder import DataFolder
-from bertkit.studies.jobs import Job
-from bertkit.studies.jobs import Watch as JobWatch
-from bertkit.studies.jobs import run_jobs
+from bertkit.studies.jobs import Job, Watch, run_jobs
 from bertkit.studies.suite_parts import write_json
 from bertkit.studies.suite_run import TaskSource
 
@@ -109,7 +107,7 @@ def parity_table(runs: Sequence[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-class Keeper(JobWatch):
+class Keeper(Watch):
     """Writes every run as it comes."""
 
     def __init__(self, results: dict[str, Any], path: Path, total: int) -> None:

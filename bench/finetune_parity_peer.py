@@ -23,6 +23,8 @@ KINDS = {
     "answering": transformers.AutoModelForQuestionAnswering,
 }
 EVALUATION_BATCH = 128
+transformers.utils.logging.set_verbosity_error()  # that the head is new is known
+transformers.utils.logging.disable_progress_bar()
 
 
 def start_peer(folder: str, task: Task[Any, Any], config: Any) -> Any:

@@ -91,7 +91,7 @@ def bertkit_rate(
         StepPlan((stage,)),
         build_optimizers(model, OptimizerConfig(learning_rate=1e-4)),
         ScheduleConfig(),
-        LoopOptions(log_every=GROUP, bf16=True, workers=data.workers, **{"kernels": "auto", **options}),
+        LoopOptions(log_every=GROUP, dtype=torch.bfloat16, workers=data.workers, **{"kernels": "auto", **options}),
         Progress(steps + WARM * GROUP),
         World(device=DEVICE),
     )

@@ -240,7 +240,7 @@ def test_activations_are_counted_as_autograd_keeps_them(layers: int, dropout: fl
     config = preset("tiny", **changes)
     stage = Stage(max_length=64, tokens_per_batch=2048)
     batch = RandomFeed(stage, 100).micro_batch(0)
-    counted = 4 * activation_elements(config, stage, CPU, bf16=False)
+    counted = 4 * activation_elements(config, stage, CPU, half=False)
     assert kept_for_backward(config, batch) == pytest.approx(counted, rel=0.15)
 
 
@@ -255,7 +255,7 @@ def test_the_optimizer_state_is_counted(name: str) -> None:
         optimizer.step()
     states = [value for optimizer in optimizers for state in optimizer.state.values() for value in state.values()]
     real = sum(4 * value.numel() for value in states if value.numel() > 1)
-    memory = step_memory(CONFIG, chosen, Stage(), CPU, bf16=False)
+    memory = step_memory(CONFIG, chosen, Stage(), CPU, half=False)
     assert memory.optimizer == real
     assert memory.parameters == sum(4 * p.numel() for p in model.parameters())
     assert memory.total == sum(memory.__dict__.values())

@@ -189,14 +189,14 @@ def test_bad_input_is_one_line(base: Base, tmp_path: Path, change: dict[str, Any
 def test_memory_is_estimated_from_the_shapes() -> None:
     config, optimizer, cpu = bertkit.preset("large"), OptimizerConfig(), torch.device("cpu")
     one, two = (
-        estimate_memory(config, optimizer, 512, 512 * 32, cpu, bf16=False, micro_tokens=tokens)
+        estimate_memory(config, optimizer, 512, 512 * 32, cpu, half=False, micro_tokens=tokens)
         for tokens in (512, 1024)
     )
     state = one.step.total - one.step.activations - one.step.logits
     assert state == pytest.approx(335e6 * 16, rel=0.02)  # weight, gradient, two moments
     assert two.step.activations == pytest.approx(2 * one.step.activations, rel=0.01)
     assert one.line().startswith("estimated memory: ")
-    tiny = estimate_memory(bertkit.preset("tiny"), optimizer, 20, 100, cpu, bf16=False)
+    tiny = estimate_memory(bertkit.preset("tiny"), optimizer, 20, 100, cpu, half=False)
     assert tiny.micro_tokens >= 20
     assert tiny.step.activations < one.step.activations / 100  # a step is no larger than its texts
 

@@ -199,6 +199,6 @@ def test_on_a_gpu_it_learns_in_bf16_and_keeps_float32_weights(base: Base) -> Non
     device = torch.device("cuda")
     run = FinetuneRun(base, make_data(base), make_config(epochs=6, device="cuda"), device)
     summary = run.run()
-    assert run.bf16
+    assert run.dtype == torch.bfloat16
     assert summary.scores["accuracy"] > 0.9
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}

@@ -45,8 +45,8 @@ def test_shards_in_half_precision_have_the_plain_numbers(tmp_path: Path) -> None
     plain, model = (make_model().cuda() for _ in range(2))
     dist.init_process_group("nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
-        expected = accumulate(make_objective(Objective(plain), bf16=True))
-        found = accumulate(shard_objective(model, torch.device("cuda", 0), bf16=True))
+        expected = accumulate(make_objective(Objective(plain), torch.bfloat16))
+        found = accumulate(shard_objective(model, torch.device("cuda", 0), torch.bfloat16))
         torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
         norms = [clip_gradients(list(one.parameters()), 0.5) for one in (plain, model)]
         torch.testing.assert_close(norms[1], norms[0], rtol=2e-2, atol=0.0)

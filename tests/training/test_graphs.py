@@ -62,7 +62,7 @@ def test_replaying_gives_the_gradients_of_computing(dropout: float) -> None:
     torch.manual_seed(0)
     config = preset("tiny", **{**SIZES, "vocab_size": 40, "hidden_dropout": dropout, "attention_dropout": dropout})
     model = BertModel(task.configure(config)).cuda().train()
-    objective = make_objective(TaskObjective(model, task), bf16=True)
+    objective = make_objective(TaskObjective(model, task), torch.bfloat16)
     parameters = list(model.parameters())
     graphs, whole = Graphs(objective, parameters), torch.tensor([7.0], device="cuda")
     for sizes in ([5, 9, 30], [3, 3], [5, 9, 29]):  # the third replays what the first recorded

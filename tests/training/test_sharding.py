@@ -54,11 +54,11 @@ def trained(model: BertModel, objective: nn.Module) -> list[torch.optim.Optimize
     return optimizers
 
 
-@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bfloat16"])
-def test_losses_gradients_and_norm_are_those_of_the_plain_objective(bf16: bool) -> None:
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_losses_gradients_and_norm_are_those_of_the_plain_objective(dtype: torch.dtype | None) -> None:
     plain, model = make_model(), make_model()
-    expected = accumulate(make_objective(Objective(plain), bf16=bf16))
-    found = accumulate(shard_objective(model, CPU, bf16=bf16))
+    expected = accumulate(make_objective(Objective(plain), dtype))
+    found = accumulate(shard_objective(model, CPU, dtype))
     torch.testing.assert_close(found, expected)
     norms = [clip_gradients(list(one.parameters()), 0.5) for one in (plain, model)]
     torch.testing.assert_close(norms[1], norms[0])
@@ -72,7 +72,7 @@ def test_losses_gradients_and_norm_are_those_of_the_plain_objective(bf16: bool) 
 
 def test_a_sharded_model_is_gathered_and_evaluation_leaves_shards() -> None:
     plain, model = make_model(), make_model()
-    objective = shard_objective(model, CPU, bf16=False)
+    objective = shard_objective(model, CPU, None)
     with torch.no_grad():
         objective(MemoryFeed(1).micro_batch(0), COUNTS)
     settle(objective)
@@ -89,7 +89,7 @@ def test_a_sharded_model_is_gathered_and_evaluation_leaves_shards() -> None:
 def test_state_goes_from_whole_to_shards_and_back(tmp_path: Path) -> None:
     plain, model, other = make_model(), make_model(), make_model()
     whole = export_state(trained(plain, Objective(plain)), plain)
-    shard_objective(model, CPU, bf16=False)
+    shard_objective(model, CPU, None)
     optimizers = build_optimizers(model, OptimizerConfig())
     import_state(optimizers, model, whole)
     shards = export_state(optimizers, model)
@@ -103,7 +103,7 @@ def test_state_goes_from_whole_to_shards_and_back(tmp_path: Path) -> None:
 
 def test_a_checkpoint_with_shards_is_whole_or_not_there(tmp_path: Path) -> None:
     model, folder, world = make_model(), CheckpointFolder(tmp_path / "checkpoints"), World()
-    tensors = export_state(trained(model, shard_objective(model, CPU, bf16=False)), model)
+    tensors = export_state(trained(model, shard_objective(model, CPU, None)), model)
     plain = gather_model(model, keep=True)
     assert plain is not None
     folder.save_shards(tensors, 3, world)

@@ -102,7 +102,7 @@ def examine_model(
 
     def make() -> Patient:
         model = fresh_model(recipe, tokenizer).to(device)
-        return Patient(model, bf16=recipe.precision == "bfloat16", is_fresh=not recipe.model.init)
+        return Patient(model, recipe.dtype, is_fresh=not recipe.model.init)
 
     is_large = device.type == "cpu" and num_parameters(material.config) > LARGE_ON_CPU
     num_tokens = FEW_TOKENS if is_large else MANY_TOKENS

@@ -17,6 +17,7 @@ from bertkit.training.estimate import device_name, free_disk, num_saves
 from bertkit.training.estimate_memory import available_memory, disk_bytes, fitting_tokens, step_memory
 from bertkit.training.estimate_timing import make_trainer
 from bertkit.training.feeds import Feed
+from bertkit.training.precision import resolve_precision
 from bertkit.training.recipe import Recipe
 
 GIB = 2**30
@@ -29,7 +30,7 @@ ASSUMED_SAVES = 1 << 20  # of a run whose length in steps is not known
 def precision_finding(recipe: Recipe, device: torch.device) -> Finding:
     """Which precision and attention a step gets on this device, and why."""
     resolved = recipe.resolve(device)
-    dtype = torch.bfloat16 if resolved.precision == "bfloat16" else torch.float32
+    dtype = resolved.dtype or torch.float32
     attention = prepare(pack([[0, 0], [0]]).to(device), dtype)
     backend = NAMES.get(type(attention), type(attention).__name__)
     level, why, advice = _explain(recipe, device, dtype)
@@ -45,15 +46,17 @@ def _explain(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> tuple[
     if dtype == torch.bfloat16:
         old = torch.cuda.get_device_capability(device) < FLASH_CAPABILITY
         return "ok", f"capability {name} has bfloat16{' but no flash attention' if old else ' and flash attention'}", ""
-    if torch.cuda.is_bf16_supported():
-        return "warning", "the recipe asks for float32", "set precision = 'auto': bfloat16 is several times faster here"
-    return "ok", f"capability {name} has no bfloat16, which flash attention needs", ""
+    if dtype == torch.float16 and resolve_precision("auto", device) == "float16":
+        return "ok", f"capability {name} has no bfloat16, so float16 with a scaled loss", ""
+    best = resolve_precision("auto", device)
+    advice = f"set precision = 'auto': {best} is several times faster, or safer, here"
+    return "warning", f"the recipe asks for {str(dtype).removeprefix('torch.')}", advice
 
 
 def memory_finding(recipe: Recipe, config: BertConfig, device: torch.device, peak: int | None = None) -> Finding:
     """Whether the largest micro-batch fits; `peak` is what a real step was measured to take, if one was tried."""
-    bf16 = recipe.precision == "bfloat16"
-    needs = [(step_memory(config, recipe.optimizer, stage, device, bf16=bf16), stage) for stage in recipe.stages]
+    half = recipe.resolve(device).dtype is not None
+    needs = [(step_memory(config, recipe.optimizer, stage, device, half=half), stage) for stage in recipe.stages]
     need, stage = max(needs, key=lambda pair: pair[0].total)
     room = available_memory(device)
     taken = {None: need.total, RAN_OUT: room}.get(peak, peak or 0)
@@ -65,7 +68,7 @@ def memory_finding(recipe: Recipe, config: BertConfig, device: torch.device, pea
     figure = f"{need.total / GIB:.2f} GiB counted ({kinds}){measured}; {room / GIB:.1f} GiB are free"
     advice = ""
     if level != "ok":
-        tokens = fitting_tokens(config, recipe.optimizer, stage, device, int(NEARLY_FULL * room), bf16=bf16)
+        tokens = fitting_tokens(config, recipe.optimizer, stage, device, int(NEARLY_FULL * room), half=half)
         advice = _memory_advice(stage.tokens_per_batch, tokens)
     values = {**need.to_json(), "available": room, "peak": peak}
     return Finding("memory", level, figure, advice, values)

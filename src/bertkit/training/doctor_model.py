@@ -42,7 +42,7 @@ class Patient:
     """A model and how it is run."""
 
     model: BertModel
-    bf16: bool = False
+    dtype: torch.dtype | None = None
     is_fresh: bool = True  # False: it goes on from a checkpoint, so it should know something
 
     @property
@@ -52,7 +52,7 @@ class Patient:
 
     def objective(self) -> nn.Module:
         """Its loss in the run's precision."""
-        return make_objective(Objective(self.model), bf16=self.bf16)
+        return make_objective(Objective(self.model), self.dtype)
 
 
 @torch.no_grad()
@@ -192,7 +192,7 @@ def cram(patient: Patient, batch: PretrainingBatch, optimizer: OptimizerConfig, 
 
     steady = replace(optimizer, weight_decay=0.0)
     parts = ([OneBatch(batch)], StepPlan(), build_optimizers(patient.model, steady), STEADY)
-    options = LoopOptions(clip_norm=optimizer.clip_norm, bf16=patient.bf16)
+    options = LoopOptions(clip_norm=optimizer.clip_norm, dtype=patient.dtype)
     try:
         Trainer(patient.model, *parts, options, state, World(device=patient.device)).run(note)  # type: ignore[arg-type]
     except DivergedError:

@@ -101,7 +101,7 @@ def put_together(
     recipe: Recipe, material: Material, timings: Sequence[Timing], device: torch.device, out: Path
 ) -> Estimate:
     """Costs of steps, evaluations and checkpoints as those of the run."""
-    config, bf16 = material.config, recipe.precision == "bfloat16"
+    config, half = material.config, recipe.dtype is not None
     evaluation = recipe.evaluation.num_batches * timings[0].forward * material.num_held_out
     checkpoint = checkpoint_bytes(config, recipe.optimizer) / DISK_RATE
     steps = recipe.steps or steps_in_minutes(recipe, timings, evaluation, checkpoint)
@@ -111,7 +111,7 @@ def put_together(
     saving = checkpoint * num_saves(recipe, steps)
     low = sum(stage.seconds * bound(timing.low, timing, -1) for stage, timing in zip(stages, timings, strict=True))
     high = sum(stage.seconds * bound(timing.high, timing, +1) for stage, timing in zip(stages, timings, strict=True))
-    memories = [step_memory(config, recipe.optimizer, stage, device, bf16=bf16).total for stage in recipe.stages]
+    memories = [step_memory(config, recipe.optimizer, stage, device, half=half).total for stage in recipe.stages]
     peaks = [timing.peak_bytes for timing in timings if timing.peak_bytes is not None]
     kept = min(recipe.checkpoints.keep, num_saves(recipe, steps))
     return Estimate(

@@ -33,7 +33,7 @@ class Memory:
     parameters: int
     gradients: int
     optimizer: int
-    copies: int  # the bf16 weights and their gradients
+    copies: int  # the narrow weights and their gradients
     activations: int
     logits: int
 
@@ -48,40 +48,40 @@ class Memory:
 
 
 def step_memory(
-    config: BertConfig, optimizer: OptimizerConfig, stage: Stage, device: torch.device, *, bf16: bool
+    config: BertConfig, optimizer: OptimizerConfig, stage: Stage, device: torch.device, *, half: bool
 ) -> Memory:
     """Of a step with this stage's micro-batches."""
-    num, width = num_parameters(config), HALF if bf16 else FLOAT
+    num, width = num_parameters(config), HALF if half else FLOAT
     masked = stage.masking.rate * stage.tokens_per_batch
-    elements = activation_elements(config, stage, device, bf16=bf16)
+    elements = activation_elements(config, stage, device, half=half)
     return Memory(
         parameters=FLOAT * num,
         gradients=FLOAT * num,
         optimizer=optimizer_bytes(config, optimizer),
-        copies=2 * HALF * num if bf16 else 0,
+        copies=2 * HALF * num if half else 0,
         activations=round(elements * width),
         logits=round(LOGITS * FLOAT * masked * config.vocab_size) if "mlm" in config.heads else 0,
     )
 
 
-def activation_elements(config: BertConfig, stage: Stage, device: torch.device, *, bf16: bool) -> float:
+def activation_elements(config: BertConfig, stage: Stage, device: torch.device, *, half: bool) -> float:
     """Numbers that a forward pass keeps for the backward pass, without the logits."""
     tokens, hidden = stage.tokens_per_batch, config.hidden_size
     rows = (
         stage.masking.rate * tokens + tokens / stage.max_length
     )  # masked and [CLS] rows: all that the last layer needs
     dropout = DROPOUTS * hidden * (1 if device.type == "cpu" else 1 / FLOAT) * (config.hidden_dropout > 0)
-    attention = _attention_elements(config, stage, device, bf16=bf16)
+    attention = _attention_elements(config, stage, device, half=half)
     after = (LINEAR_PARTS - 2) * hidden + dropout  # all but the layer's input and what attention gave
     layers = config.num_layers * tokens * (2 * hidden + attention)
     layers += ((config.num_layers - 1) * tokens + rows) * after
     return layers + tokens * (hidden + dropout / 2) + 4 * rows * hidden  # embeddings, and the heads' own rows
 
 
-def _attention_elements(config: BertConfig, stage: Stage, device: torch.device, *, bf16: bool) -> float:
+def _attention_elements(config: BertConfig, stage: Stage, device: torch.device, *, half: bool) -> float:
     """A token and layer."""
     hidden = config.hidden_size
-    if bf16 and supports_varlen(device, torch.bfloat16):
+    if half and supports_varlen(device, torch.bfloat16):
         return ATTENTION_PARTS * hidden + config.num_heads
     if device.type == "cpu" and config.attention_dropout > 0:  # the CPU's fused attention has no dropout
         return PADDING * ((ATTENTION_PARTS - 1) * hidden + WRITTEN_OUT * config.num_heads * stage.max_length)
@@ -107,13 +107,13 @@ def disk_bytes(config: BertConfig, optimizer: OptimizerConfig, num_kept: int) ->
 
 
 def fitting_tokens(
-    config: BertConfig, optimizer: OptimizerConfig, stage: Stage, device: torch.device, room: int, *, bf16: bool
+    config: BertConfig, optimizer: OptimizerConfig, stage: Stage, device: torch.device, room: int, *, half: bool
 ) -> int | None:
     """The largest halving of tokens_per_batch whose step fits, or None where not even one sequence does."""
     tokens = stage.tokens_per_batch
     while tokens >= stage.max_length:
         smaller = replace(stage, tokens_per_batch=tokens)
-        if step_memory(config, optimizer, smaller, device, bf16=bf16).total <= room:
+        if step_memory(config, optimizer, smaller, device, half=half).total <= room:
             return tokens
         tokens //= 2
     return None

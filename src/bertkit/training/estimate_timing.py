@@ -72,7 +72,8 @@ class Timing:
 
 
 def time_stage(recipe: Recipe, config: BertConfig, stage: Stage, feed: Feed, device: torch.device) -> Timing:
-    """Run a part of the stage's steps; the recipe is resolved for the device."""
+    """Run a part of the stage's steps."""
+    recipe = recipe.resolve(device)
     part = choose_part(recipe, config, stage, device)
     whole = sum_counts(feed.counts(index) for index in range(NUM_COUNTED))
     whole = StepCounts(*(value // NUM_COUNTED for value in (whole.num_masked, whole.num_pairs, whole.num_tokens)))
@@ -110,8 +111,8 @@ def time_stage(recipe: Recipe, config: BertConfig, stage: Stage, feed: Feed, dev
 
 def choose_part(recipe: Recipe, config: BertConfig, stage: Stage, device: torch.device) -> Part:
     """The largest part of a step that is expected to take a few seconds and to fit in memory."""
-    bf16 = recipe.precision == "bfloat16"
-    rate = product_rate(config, device, bf16=bf16)
+    half = recipe.dtype is not None
+    rate = product_rate(config, device, recipe.dtype)
     room = MEMORY_SHARE * available_memory(device)
     part = None
     for part in parts_of(config, stage):
@@ -121,7 +122,7 @@ def choose_part(recipe: Recipe, config: BertConfig, stage: Stage, device: torch.
             int(stage.masking.rate * part.num_tokens), part.num_tokens // stage.max_length, part.num_tokens
         )
         products = step_flops(small, counts, stage.max_length) * part.micro_batches
-        fits = step_memory(small, recipe.optimizer, shorter, device, bf16=bf16).total < room
+        fits = step_memory(small, recipe.optimizer, shorter, device, half=half).total < room
         if fits and SLOWER_THAN_PRODUCTS * products / rate <= MOST_SECONDS:
             return part
     if part is None or not fits:
@@ -143,9 +144,9 @@ def parts_of(config: BertConfig, stage: Stage) -> Iterator[Part]:
     yield Part(1, tokens, 1)
 
 
-def product_rate(config: BertConfig, device: torch.device, *, bf16: bool) -> float:
+def product_rate(config: BertConfig, device: torch.device, narrow: torch.dtype | None) -> float:
     """FLOP/s of one matrix product as wide as the feed-forward."""
-    dtype = torch.bfloat16 if bf16 else torch.float32
+    dtype = narrow or torch.float32
     left = torch.ones(LEAST_TOKENS, config.hidden_size, device=device, dtype=dtype)
     right = torch.ones(config.hidden_size, config.intermediate_size, device=device, dtype=dtype)
     num = 10
@@ -164,7 +165,7 @@ def make_trainer(recipe: Recipe, model: BertModel, stage: Stage, feed: Feed, dev
         clip_norm=recipe.optimizer.clip_norm,
         log_every=MOST_TIMED // NUM_GROUPS if device.type == "cuda" else 1,
         seed=recipe.seed,
-        bf16=recipe.precision == "bfloat16",
+        dtype=recipe.dtype,
         kernels=recipe.kernels,
         eight_bits=recipe.eight_bits,
         compile=recipe.compile,

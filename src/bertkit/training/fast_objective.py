@@ -38,12 +38,12 @@ def why_not_fast(model: BertModel) -> str | None:
 
 def choose_objective(model: BertModel, options: LoopOptions) -> nn.Module:
     """The model's loss as these options want it: by our kernels where they run and are not forbidden."""
-    plain = make_objective(Objective(model), bf16=options.bf16)
-    if options.kernels == "plain" or (options.kernels == "auto" and not options.bf16):
+    plain, is_bf16 = make_objective(Objective(model), options.dtype), options.dtype == torch.bfloat16
+    if options.kernels == "plain" or (options.kernels == "auto" and not is_bf16):
         if options.eight_bits:
             raise BertkitError("eight_bits needs the fast kernels: set kernels = 'auto', or eight_bits = false")
         return plain
-    reason = why_not_fast(model) if options.bf16 else "the precision is not bfloat16"
+    reason = why_not_fast(model) if is_bf16 else "the precision is not bfloat16"
     if options.eight_bits and reason is None and torch.cuda.get_device_capability(model.device) < EIGHT_BITS_FROM:
         reason = "this GPU does not multiply in eight bits"
     if reason is None:

@@ -25,6 +25,7 @@ from bertkit.training.finetuning_data import Prepared, Source, prepare
 from bertkit.training.finetuning_records import Watcher
 from bertkit.training.finetuning_report import make_report, write_pages
 from bertkit.training.finetuning_start import open_base
+from bertkit.training.precision import resolve_precision
 from bertkit.training.recipe import NAME as RECIPE
 from bertkit.training.toml_text import read_toml, to_plain, write_toml
 from bertkit.training.watch import catch_signals
@@ -45,7 +46,7 @@ class Finetuned:
     metric: str
     prepared: Prepared  # the checkpoint that it started from, and the examples
     device: str
-    bf16: bool
+    precision: str
     stopped_by: str | None = None
 
     @property
@@ -126,7 +127,7 @@ def run_finetuning(
 ) -> Finetuned | Interrupted:
     """The same, with a signal as an outcome and not as an error."""
     device = choose_device(config.device)
-    config.uses_bf16(device)  # refused before anything is read
+    config.narrow_type(device)  # refused before anything is read
     prepared = prepare(task, open_base(model, lowercase=lowercase), train, dev, columns or {}, config)
     for line in prepared.notes if watcher else ():
         assert watcher is not None
@@ -166,7 +167,7 @@ def make_result(prepared: Prepared, runner: CellRunner, config: FinetuneConfig, 
         metric=config.metric or prepared.task.metric,
         prepared=prepared,
         device=runner.device.type,
-        bf16=config.uses_bf16(runner.device),
+        precision=resolve_precision(config.precision, runner.device),
         stopped_by=runner.stopped_by,
     )
 

@@ -10,10 +10,10 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import LongPolicy
 from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.toml_text import parse_value, to_dataclass, unknown_key
 
-PRECISIONS = ("auto", "float32", "bfloat16")
 RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
 EPOCHS = (2, 3, 4)
@@ -41,7 +41,7 @@ class FinetuneConfig:
     micro_tokens: int = 0  # tokens computed at once; 0: what this device's memory allows
     class_weights: Literal["", "balanced"] = ""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
     graphs: bool = True  # small batches on CUDA as recorded graphs; a seed's bits are the same without
     log_every: int = 10
 
@@ -53,13 +53,13 @@ class FinetuneConfig:
             if getattr(self, name) < 0:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must not be negative")
         for name, choices in (
-            ("precision", PRECISIONS),
             ("long", ("error", "truncate", "window")),
             ("class_weights", ("", "balanced")),
         ):
             if getattr(self, name) not in choices:
                 known = ", ".join(repr(choice) for choice in choices)
                 raise BertkitError(f"{name} is {getattr(self, name)!r}; choose one of {known}")
+        check_precision(self.precision)
         _ = self.optimizer, self.schedule  # checked when made
 
     @property
@@ -79,12 +79,9 @@ class FinetuneConfig:
         """The name of this run among others of its grid."""
         return f"batch{self.batch_size}-rate{self.learning_rate:g}-epochs{self.epochs}-seed{self.seed}"
 
-    def uses_bf16(self, device: torch.device) -> bool:
-        """What `precision` means on this device."""
-        can = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        if self.precision == "bfloat16" and not can:
-            raise BertkitError(f"bfloat16 needs a CUDA GPU that has it, not {device.type}; set precision=float32")
-        return can and self.precision != "float32"
+    def narrow_type(self, device: torch.device) -> torch.dtype | None:
+        """What `precision` means on this device; None: float32."""
+        return narrow_type(resolve_precision(self.precision, device))
 
 
 def make_config(values: dict[str, Any]) -> FinetuneConfig:

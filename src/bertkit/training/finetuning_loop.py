@@ -83,8 +83,8 @@ class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
         return True
 
 
-def half_copy(model: BertModel) -> BertModel:
-    """A bf16 copy to predict with; the float32 weights stay as they are."""
-    made = BertModel(model.config).to(model.device, torch.bfloat16)
+def half_copy(model: BertModel, dtype: torch.dtype) -> BertModel:
+    """A narrow copy to predict with; the float32 weights stay as they are."""
+    made = BertModel(model.config).to(model.device, dtype)
     made.load_state_dict(model.state_dict())
     return made.eval()

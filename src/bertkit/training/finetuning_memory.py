@@ -40,7 +40,7 @@ def estimate_memory(
     step_tokens: int,
     device: torch.device,
     *,
-    bf16: bool,
+    half: bool,
     micro_tokens: int = 0,
 ) -> FinetuneMemory:
     """For sequences of up to `longest` tokens and steps of up to `step_tokens`; the micro-batch is chosen if it is 0."""
@@ -50,7 +50,7 @@ def estimate_memory(
         if device.type == "cuda":
             most = Stage(longest, max(longest, min(MOST_GPU_TOKENS, step_tokens)))
             room = int(USED_SHARE * free)
-            micro_tokens = fitting_tokens(config, optimizer, most, device, room, bf16=bf16) or longest
+            micro_tokens = fitting_tokens(config, optimizer, most, device, room, half=half) or longest
     micro_tokens = max(longest, micro_tokens)
     stage = Stage(longest, max(longest, min(micro_tokens, step_tokens)))
-    return FinetuneMemory(step_memory(config, optimizer, stage, device, bf16=bf16), micro_tokens, free)
+    return FinetuneMemory(step_memory(config, optimizer, stage, device, half=half), micro_tokens, free)

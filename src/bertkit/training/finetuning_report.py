@@ -64,7 +64,7 @@ def make_report(result: "Finetuned") -> FinetuningReport:
         notes=[*given.notes, *_notes(result.cells)],
         settings=write_toml(to_plain(result.config)),
         seconds=sum(cell.summary.seconds for cell in result.cells),
-        device=f"{result.device}, {'bfloat16' if result.bf16 else 'float32'}",
+        device=f"{result.device}, {result.precision}",
     )
 
 

@@ -54,7 +54,7 @@ class FinetuneRun:
         watcher: Watcher | None = None,
     ) -> None:
         self.base, self.data, self.config, self.watcher = base, data, config, watcher
-        self.world, self.bf16 = World(device=device), config.uses_bf16(device)
+        self.world, self.dtype = World(device=device), config.narrow_type(device)
         self.checkpoints = None if folder is None else CheckpointFolder(folder / "checkpoints", keep=1)
         found = self._find_checkpoint()
         self.report: LoadReport | None = None
@@ -91,7 +91,7 @@ class FinetuneRun:
             batch_size=self.config.batch_size,
             seed=self.config.seed,
             micro_tokens=1,
-            pads=not self.bf16,
+            pads=self.dtype is None,
         )
 
     def _estimate(self) -> FinetuneMemory:
@@ -102,7 +102,7 @@ class FinetuneRun:
             longest,
             longest * self.config.batch_size,
             self.world.device,
-            bf16=self.bf16,
+            half=self.dtype is not None,
             micro_tokens=self.config.micro_tokens,
         )
 
@@ -115,12 +115,15 @@ class FinetuneRun:
             progress = Progress(state["num_steps"], state["step"], state["tokens"], state["seconds"])
             guard = Guard.from_json(state["guard"])
         guard.most_rise = NO_RISE
-        options = LoopOptions(clip_norm=config.clip_norm, log_every=config.log_every, seed=config.seed, bf16=self.bf16)
-        objective = make_objective(TaskObjective(self.model, self.data.task), bf16=self.bf16)
+        options = LoopOptions(
+            clip_norm=config.clip_norm, log_every=config.log_every, seed=config.seed, dtype=self.dtype
+        )
+        objective = make_objective(TaskObjective(self.model, self.data.task), self.dtype)
         parts = ([self.feed], self.feed, self.optimizers, config.schedule, options, progress, self.world, guard)
         loop = TaskLoop(objective, *parts)
         loop.on_relief = self._on_relief
-        if self.config.graphs and self.world.device.type == "cuda":
+        loop.loss_scale = found.state.get("loss_scale") if found else None
+        if self.config.graphs and self.world.device.type == "cuda" and loop.scaler is None:
             loop.graphs = Graphs(objective, loop.parameters)
         return loop
 
@@ -200,7 +203,7 @@ class FinetuneRun:
 
     def _evaluate(self, step: int) -> bool:
         started = time.perf_counter()
-        model = half_copy(self.model) if self.bf16 else self.model
+        model = self.model if self.dtype is None else half_copy(self.model, self.dtype)
         look = evaluate_task(self.data.task, model, self.data.dev)
         outcome = self.outcome
         outcome.last_loss, outcome.only_answer, outcome.num_dev = look.loss, look.only_answer, look.num_examples
@@ -246,6 +249,7 @@ class FinetuneRun:
             **asdict(self.loop.progress),
             "outcome": asdict(self.outcome),
             "guard": self.loop.guard.to_json(),
+            "loss_scale": self.loop.loss_scale,
             "journal_bytes": self.journal.position(),
         }
         optimizer = export_state(self.optimizers, self.model)

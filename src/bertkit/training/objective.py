@@ -38,22 +38,22 @@ class Objective(nn.Module):
 
 
 class HalfPrecision(nn.Module):
-    """Any objective in bf16 throughout; the weights stay float32, and so do the gradients that accumulate on them."""
+    """Any objective in 16 bits throughout; the weights stay float32, and so do the gradients that add up on them."""
 
-    def __init__(self, objective: nn.Module) -> None:
+    def __init__(self, objective: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
-        self.objective = objective
+        self.objective, self.dtype = objective, dtype
 
     def forward(self, batch: Any, denominators: Tensor) -> tuple[Tensor, Tensor]:
-        """As the objective's own, on bf16 copies of the weights."""
-        narrow = {name: p.to(torch.bfloat16) for name, p in self.objective.named_parameters()}
+        """As the objective's own, on narrow copies of the weights."""
+        narrow = {name: p.to(self.dtype) for name, p in self.objective.named_parameters()}
         result: tuple[Tensor, Tensor] = functional_call(self.objective, narrow, (batch, denominators))
         return result
 
 
-def make_objective(objective: nn.Module, *, bf16: bool = False) -> nn.Module:
-    """An objective in the precision asked for."""
-    return HalfPrecision(objective) if bf16 else objective
+def make_objective(objective: nn.Module, dtype: torch.dtype | None = None) -> nn.Module:
+    """An objective whose products are of this type; None: float32."""
+    return objective if dtype is None else HalfPrecision(objective, dtype)
 
 
 def _num_correct(logits: Tensor, targets: Tensor) -> Tensor:

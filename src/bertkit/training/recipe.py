@@ -17,13 +17,13 @@ from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.evaluation import EvaluationConfig
 from bertkit.training.optimizers import OptimizerConfig
 from bertkit.training.plan import Stage, StepPlan
+from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.sharding import Parallel, check_parallel
 from bertkit.training.stepping import KERNELS, Kernels
 from bertkit.training.toml_text import read_toml, set_value, to_dataclass, to_plain, unknown_key, write_toml
 
 NAME = "bertkit.toml"
-PRECISIONS = ("auto", "float32", "bfloat16")
 # A resumed run may differ in these: where things lie and how often they are looked at, not what is computed.
 FREE_TO_CHANGE = (
     "checkpoints.",
@@ -88,7 +88,7 @@ class Recipe:
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     parallel: Parallel = "ddp"  # under torchrun: every process has all weights, or with fsdp its shards of them
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
     kernels: Kernels = "auto"  # in bfloat16: our own where they run, or torch's (plain), compiled if asked for
     eight_bits: bool = False  # most products of training in eight bits; needs a Hopper GPU
     compile: bool = False
@@ -108,8 +108,7 @@ class Recipe:
             raise BertkitError("a recipe needs either `steps` or `minutes`: give one of them, not both")
         if (self.steps or self.minutes or 0) <= 0:
             raise BertkitError("`steps` or `minutes` must be above 0")
-        if self.precision not in PRECISIONS:
-            raise BertkitError(f"unknown precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+        check_precision(self.precision)
         if self.kernels not in KERNELS:
             raise BertkitError(f"unknown kernels {self.kernels!r}; choose one of {', '.join(KERNELS)}")
         if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
@@ -124,13 +123,18 @@ class Recipe:
 
     def resolve(self, device: torch.device) -> "Recipe":
         """What `auto` means on this device."""
-        can = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        if self.precision == "bfloat16" and not can:
-            raise BertkitError(f"bfloat16 needs a CUDA GPU that has it, not {device.type}; set precision = 'float32'")
-        precision: Literal["float32", "bfloat16"] = "bfloat16" if can and self.precision != "float32" else "float32"
+        precision = resolve_precision(self.precision, device)
+        if precision == "float16" and self.parallel == "fsdp":
+            raise BertkitError("fsdp does not scale the loss that float16 needs; set parallel = 'ddp' or a precision")
         deterministic = device.type == "cpu" if self.deterministic is None else self.deterministic
         kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
         return replace(self, device=kind, precision=precision, deterministic=deterministic)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """Of products, once resolved; None: float32."""
+        assert self.precision != "auto"
+        return narrow_type(self.precision)
 
     def to_toml(self) -> str:
         """As a file."""

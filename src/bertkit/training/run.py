@@ -109,8 +109,7 @@ class Run:
         found = self.checkpoints.load() if resume else None
         self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
         sharded = recipe.parallel == "fsdp" and world.size > 1
-        bf16 = recipe.precision == "bfloat16"
-        self.objective = shard_objective(self.model, world.device, bf16=bf16) if sharded else None
+        self.objective = shard_objective(self.model, world.device, recipe.dtype) if sharded else None
         self.optimizers = build_optimizers(self.model, recipe.optimizer)
         self.trainer = self._make_trainer(found)
         self.best = math.inf if found is None else _or_infinite(found.state["best_loss"])
@@ -135,7 +134,7 @@ class Run:
             clip_norm=recipe.optimizer.clip_norm,
             log_every=recipe.log_every,
             seed=recipe.seed,
-            bf16=recipe.precision == "bfloat16",
+            dtype=recipe.dtype,
             kernels=recipe.kernels,
             eight_bits=recipe.eight_bits,
             compile=recipe.compile,
@@ -143,7 +142,9 @@ class Run:
         )
         plan, schedule, budget = self._lengths(progress)
         parts = (self.model, self.data.train, plan, self.optimizers, schedule)
-        return Trainer(*parts, options, progress, self.world, guard, self.objective, budget)
+        trainer = Trainer(*parts, options, progress, self.world, guard, self.objective, budget)
+        trainer.loss_scale = found.state.get("loss_scale") if found else None
+        return trainer
 
     def _lengths(self, progress: Progress) -> tuple[Plan, Schedule, TimeBudget | None]:
         """By steps, or by time."""
@@ -252,6 +253,7 @@ class Run:
             "random": {"seed": self.recipe.seed, "rule": "dropout is keyed by (seed, stage, micro-batch)"},
             "best_loss": self.best if math.isfinite(self.best) else None,
             "evaluation": self.evaluation,
+            "loss_scale": self.trainer.loss_scale,
             "guard": self.trainer.guard.to_json(),
             "journal_bytes": self.journal.position(),
             "world_size": self.world.size,

@@ -11,6 +11,7 @@ from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.sentence_pairs import Loss
 from bertkit.training.objective import make_objective
 from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.precision import resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.sentence_vectors_config import VectorTraining
 from bertkit.training.sentence_vectors_data import PairBatch, PairCounts, PairData, PairFeed, score_pairs
@@ -94,11 +95,11 @@ def run_epochs(
         )
 
     device = model.device
-    bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else None
     rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     look(0)
     VectorLoop(
-        objective=make_objective(VectorObjective(model, loss, pooling, config.scale), bf16=bf16),
+        objective=make_objective(VectorObjective(model, loss, pooling, config.scale), dtype),
         feeds=[PairFeed(data, order)],
         plan=order,
         optimizers=build_optimizers(model, rates),

@@ -39,14 +39,13 @@ def check_parallel(parallel: str, optimizer: str) -> None:
         raise BertkitError(f"{why}, which fsdp shards: set optimizer.name = 'adamw' or parallel = 'ddp'")
 
 
-def shard_objective(model: BertModel, device: torch.device, *, bf16: bool) -> nn.Module:
+def shard_objective(model: BertModel, device: torch.device, dtype: torch.dtype | None) -> nn.Module:
     """The model's loss with its weights sharded in place over all processes; build optimizers after this."""
     objective = Objective(model)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    # As HalfPrecision does alone: bf16 copies compute, float32 weights and gradients stay. The step's counts, an
+    # As HalfPrecision does alone: narrow copies compute, float32 weights and gradients stay. The step's counts, an
     # input, must not be rounded.
-    narrow = torch.bfloat16 if bf16 else None
-    policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for module in (*model.encoder.layers, objective):
         fully_shard(module, mesh=mesh, mp_policy=policy)
     return objective

@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from bertkit.training.budget import TimeBudget
@@ -85,7 +86,7 @@ class LoopOptions:
     clip_norm: float = 1.0
     log_every: int = 1  # steps between looks at the device
     seed: int = 0
-    bf16: bool = False
+    dtype: torch.dtype | None = None  # of products; None: float32 (see precision.py)
     kernels: Kernels = "plain"  # how bf16 is computed: fast_objective.py chooses
     eight_bits: bool = False
     compile: bool = False
@@ -153,6 +154,7 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
             self.objective.compile()
         pinned = self.world.device.type == "cuda"
         self.source = Prefetcher(feeds, options.workers, pinned=pinned, add=self.add_counts)
+        self.scaler = GradScaler(world.device.type) if options.dtype == torch.float16 else None
         self.stopped_by: str | None = None
         self.budget = budget
         self._pending: list[Pending[CountsT]] = []
@@ -217,16 +219,39 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
             self.source.forget()
             if self.world.device.type == "cuda":
                 torch.cuda.empty_cache()
-        norm = clip_gradients(self.parameters, self.options.clip_norm)
         set_rate(self.optimizers, self.schedule.factor(self.progress.step, self.progress.num_steps))
-        for optimizer in self.optimizers:
-            optimizer.step()
+        norm = self._update()
         self.zero_gradients()
         rate = self.optimizers[-1].param_groups[0]["lr"]
         taken = Step(self.progress.step, counts, rate)
         self._pending.append(Pending(taken, torch.cat([sums, norm[None] / self.world.size])))
         self.progress.step += 1
         self.progress.tokens += counts.num_tokens
+
+    def _update(self) -> Tensor:
+        """Clip and move the weights; the gradients' norm comes back, 0 where float16 overflowed and nothing moved."""
+        if self.scaler is None:
+            norm = clip_gradients(self.parameters, self.options.clip_norm)
+            for optimizer in self.optimizers:
+                optimizer.step()
+            return norm
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        norm = clip_gradients(self.parameters, self.options.clip_norm)
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        return torch.where(norm.isfinite(), norm, 0.0)
+
+    @property
+    def loss_scale(self) -> dict[str, Any] | None:
+        """What a checkpoint keeps of float16's scaled loss."""
+        return None if self.scaler is None else self.scaler.state_dict()
+
+    @loss_scale.setter
+    def loss_scale(self, state: dict[str, Any] | None) -> None:
+        if self.scaler is not None and state is not None:
+            self.scaler.load_state_dict(state)
 
     def zero_gradients(self) -> None:
         """Nothing is left of a step."""
@@ -271,7 +296,8 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         """Add a micro-batch's gradients to the step's; its sums come back."""
         loss, sums = self.objective(batch.to(self.world.device), whole)
         size = self.world.size
-        (loss * size if size > 1 else loss).backward()  # the exchange takes the mean of the processes
+        loss = loss * size if size > 1 else loss  # the exchange takes the mean of the processes
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         found: Tensor = sums
         return found
 
