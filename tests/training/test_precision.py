@@ -82,6 +82,8 @@ def test_a_checkpoint_keeps_the_scale(tmp_path: Path) -> None:
     run.trainer.loss_scale = {"scale": 8.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 9,
                               "_growth_tracker": 3}  # fmt: skip
     run._save(is_best=False)
+    assert run.journal is not None
+    run.journal.close()
     stored = run.checkpoints.load()
     assert stored is not None
     assert stored.state["loss_scale"]["scale"] == 8.0

@@ -101,7 +101,7 @@ def put_together(
     recipe: Recipe, material: Material, timings: Sequence[Timing], device: torch.device, out: Path
 ) -> Estimate:
     """Costs of steps, evaluations and checkpoints as those of the run."""
-    config, half = material.config, recipe.dtype is not None
+    config, half = material.config, recipe.resolve(device).dtype is not None
     evaluation = recipe.evaluation.num_batches * timings[0].forward * material.num_held_out
     checkpoint = checkpoint_bytes(config, recipe.optimizer) / DISK_RATE
     steps = recipe.steps or steps_in_minutes(recipe, timings, evaluation, checkpoint)
