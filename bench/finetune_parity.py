@@ -27,7 +27,7 @@ import transformers
 import bertkit
 from bench.data import MINILM, ROOT
 from bench.finetune_parity_runs import EPOCHS, RATE, SIDES, Setting, parity_task
-from bench.finetune_speed import measure_speed, speed_table
+from bench.finetune_speed import cache_of, measure_speed, speed_table
 from bertkit.inference.loading import convert
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.jobs import Job, Watch, run_jobs
@@ -71,8 +71,8 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the difference is below twice its standard error."""
-        return abs(self.difference) < 2 * self.standard_error
+        """Whether the difference is within twice its standard error."""
+        return abs(self.difference) <= 2 * self.standard_error
 
     @property
     def is_learned(self) -> bool:
@@ -153,7 +153,7 @@ def key_of(run: dict[str, Any]) -> tuple[Any, ...]:
 
 def make_jobs(arguments: argparse.Namespace, done: Sequence[dict[str, Any]]) -> list[Job]:
     """The runs that are not there yet, sides and tasks mixed by seed."""
-    data = DataFolder.open(arguments.data, arguments.data / "cache")
+    data = DataFolder.open(arguments.data, cache_of(arguments.data))
     model = str(arguments.model or arguments.data / MODEL)
     known = {key_of(run) for run in done}
     jobs = []

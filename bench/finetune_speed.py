@@ -33,7 +33,7 @@ Round = Callable[[], float]  # examples a second
 def measure_speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All tasks, both sides, in alternate rounds."""
     folder = fresh_model(arguments.data, arguments.size)
-    data = DataFolder.open(arguments.data, arguments.data / "cache")
+    data = DataFolder.open(arguments.data, cache_of(arguments.data))
     found = []
     for name in [task for task in TASKS if task in arguments.tasks]:
         setting = Setting(TaskSource(str(folder), None, data, parity_task(name), arguments.limit), arguments.device)
@@ -62,9 +62,14 @@ def speed_table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def cache_of(data: Path) -> Path:
+    """Beside the data, which travels and must stay small."""
+    return data.with_name(f"{data.name}-cache")
+
+
 def fresh_model(data: Path, size: str) -> Path:
     """A model of this size with MiniLM's vocabulary; its weights do not matter for speed."""
-    folder = data / "cache" / f"fresh-{size}"
+    folder = cache_of(data) / f"fresh-{size}"
     if not (folder / "config.json").is_file():
         torch.manual_seed(0)
         tokenizer = Tokenizer.load(data / "model")

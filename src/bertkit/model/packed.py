@@ -7,6 +7,7 @@ works on the T real tokens, so a batch is limited by tokens and not by rows.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,16 +54,19 @@ class PackedBatch:
 
 def pack(token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]] | None = None) -> PackedBatch:
     """Lay sequences end to end; without segment ids every token is of segment 0."""
-    lengths = [len(sequence) for sequence in token_ids]
-    flat = torch.tensor([token for sequence in token_ids for token in sequence], dtype=torch.int64)
-    if segment_ids is None:
-        segments = torch.zeros_like(flat)
-    else:
-        segments = torch.tensor([segment for sequence in segment_ids for segment in sequence], dtype=torch.int64)
+    lengths = np.array([0, *map(len, token_ids)])
+    ends = lengths.cumsum()
+    flat = _lay_end_to_end(token_ids)
+    segments = torch.zeros_like(flat) if segment_ids is None else _lay_end_to_end(segment_ids)
     return PackedBatch(
         token_ids=flat,
         segment_ids=segments,
-        position_ids=torch.cat([torch.arange(length) for length in lengths] or [flat]),
-        cu_seqlens=torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32),
-        max_seqlen=max(lengths, default=0),
+        position_ids=torch.from_numpy(np.arange(ends[-1]) - np.repeat(ends[:-1], lengths[1:])),
+        cu_seqlens=torch.from_numpy(ends.astype(np.int32)),
+        max_seqlen=int(lengths.max()),
     )
+
+
+def _lay_end_to_end(sequences: Sequence[Sequence[int]]) -> Tensor:
+    arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+    return torch.from_numpy(np.concatenate(arrays)) if arrays else torch.empty(0, dtype=torch.int64)

@@ -286,7 +286,7 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         total: Tensor | None = None
         for key in keys:
             with nullcontext() if key == keys[-1] else without_exchange(self.objective):
-                torch.manual_seed(dropout_seed(self.options.seed, *key))
+                seed_generators(dropout_seed(self.options.seed, *key), device)
                 sums = self.differentiate(self.source.take(key), whole)
             total = sums if total is None else total + sums
         assert total is not None  # the plan divides among the processes
@@ -330,6 +330,13 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
     def _log_every(self) -> int:
         every = self.options.log_every
         return min(every, self.budget.collect_every) if self.budget else every
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """As torch.manual_seed for the generators in use, without its look at every kind of device there could be."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
 
 
 def dropout_seed(seed: int, stage: int, index: int) -> int:

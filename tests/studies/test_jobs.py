@@ -1,0 +1,73 @@
+"""Jobs: all done once, here or in worker processes; refusals, deaths and stops end them all."""
+
+import time
+from typing import Any
+
+import pytest
+
+from bertkit.errors import BertkitError
+from bertkit.studies.jobs import Job, TimeLeft, Watch, run_jobs
+
+FUNCTIONS = "tests.studies.job_functions"
+
+
+class Notes(Watch):
+    def __init__(self) -> None:
+        self.results: dict[str, Any] = {}
+        self.shares: list[tuple[str, float]] = []
+
+    def on_progress(self, job: Job, share: float) -> None:
+        self.shares.append((job.name, share))
+
+    def on_result(self, job: Job, result: Any) -> None:
+        assert job.name not in self.results
+        self.results[job.name] = result
+
+
+def doubles(num: int) -> list[Job]:
+    return [Job(f"job {n}", f"{FUNCTIONS}:double", {"number": n}, weight=n + 1) for n in range(num)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_job_is_done_once(workers: int) -> None:
+    notes = Notes()
+    assert run_jobs(doubles(5), workers, notes)
+    assert notes.results == {f"job {n}": 2 * n for n in range(5)}
+    assert {(f"job {n}", 0.5) for n in range(5)} <= set(notes.shares)
+
+
+def test_the_heaviest_job_is_first() -> None:
+    notes = Notes()
+    run_jobs(doubles(3), 1, notes)
+    assert list(notes.results) == ["job 2", "job 1", "job 0"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_refusal_is_told(workers: int) -> None:
+    jobs = [*doubles(1), Job("bad", f"{FUNCTIONS}:refuse", {}, weight=9)]
+    with pytest.raises(BertkitError, match="the file is not there"):
+        run_jobs(jobs, workers, Notes())
+
+
+def test_a_worker_that_dies_is_one_line() -> None:
+    with pytest.raises(BertkitError, match="dead: a worker process ended by itself"):
+        run_jobs([*doubles(1), Job("dead", f"{FUNCTIONS}:die", {}, weight=9)], 2, Notes())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stop_leaves_jobs_in_the_middle(workers: int) -> None:
+    notes = Notes()
+    jobs = [Job(f"endless {n}", f"{FUNCTIONS}:go_on", {}) for n in range(2)]
+    assert not run_jobs(jobs, workers, notes, should_stop=lambda: len(notes.shares) > 3)
+    assert not notes.results
+
+
+def test_time_left_follows_the_weights() -> None:
+    light, heavy = (Job(name, "", {}, weight) for name, weight in (("light", 1.0), ("heavy", 3.0)))
+    left = TimeLeft([light, heavy], started=time.monotonic() - 10.0)
+    assert left.seconds() is None
+    left.update(light, 1.0)
+    assert left.share == 0.25
+    assert left.seconds() == pytest.approx(30.0, abs=1.0)
+    left.update(heavy, 1.0)
+    assert left.seconds() == pytest.approx(0.0, abs=0.1)
