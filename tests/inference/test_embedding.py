@@ -57,7 +57,7 @@ def test_a_stream_is_never_held_whole(bert: Bert) -> None:
             yield "the dog"
 
     first = next(bert.embed_stream(endless()))  # type: ignore[arg-type]
-    assert len(first) == seen < 10_000
+    assert len(first) <= seen <= 2 * len(first) < 10_000  # one chunk is tokenized ahead
 
 
 def test_no_texts_no_vectors(bert: Bert) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import typer
 
 from bertkit.cli.answer import answer
+from bertkit.cli.bench import bench
 from bertkit.cli.convert import convert
 from bertkit.cli.demo import demo
 from bertkit.cli.doctor import doctor
 from bertkit.cli.embed import embed
 from bertkit.cli.evaluate import evaluate
 from bertkit.cli.explain import explain
+from bertkit.cli.export import export
 from bertkit.cli.features import features
 from bertkit.cli.fill_mask import fill_mask
 from bertkit.cli.finetune import finetune
@@ -25,6 +27,7 @@ from bertkit.cli.next_sentence import next_sentence
 from bertkit.cli.predict import predict
 from bertkit.cli.prepare import prepare
 from bertkit.cli.pretrain import pretrain
+from bertkit.cli.serve import serve
 from bertkit.cli.tag import tag
 from bertkit.cli.train_head import train_head
 from bertkit.cli.tune_vectors import tune_vectors
@@ -58,9 +61,12 @@ for verb in (
     inspect,
     info,
     convert,
+    export,
+    bench,
     prepare,
     doctor,
     pretrain,
+    serve,
 ):
     app.command(verb.__name__.replace("_", "-"))(verb)
 app.add_typer(vocab, name="vocab")

@@ -5,6 +5,7 @@ bounds memory whatever the texts are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -68,6 +69,16 @@ def run_in_batches(
 def pack_sequences(sequences: Sequence[Sequenced]) -> PackedBatch:
     """Lay these sequences end to end."""
     return pack([sequence.ids for sequence in sequences], [sequence.segment_ids for sequence in sequences])
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, each made in another thread while the one before is in use: tokenizing beside computing."""
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, iterator, end)
+            yield item  # type: ignore[misc]
 
 
 def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -51,6 +51,7 @@ class Bert:
         self.tokenizer = tokenizer
         self.report = report
         self.stored = stored or StoredTask()  # the task that this checkpoint was fine-tuned for
+        self.engine = "torch"  # what computes the encoder: see engines.py
         self.style = style  # how this checkpoint's sentence vectors are made, where it was tuned for them
 
     @property

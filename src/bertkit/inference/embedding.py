@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.errors import BertkitError
-from bertkit.inference.batching import run_in_batches
+from bertkit.inference.batching import ahead, run_in_batches
+from bertkit.inference.engines_session import SessionEncoder
 from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
 from bertkit.model.pooling import Pooling, pool
-from bertkit.tokenizer import LongPolicy, Tokenizer
+from bertkit.tokenizer import Encoding, LongPolicy, Tokenizer
 from bertkit.tokenizer.inputs import Text
 
 TextT = TypeVar("TextT", bound=Text)
@@ -29,6 +30,7 @@ Vectors = NDArray[np.floating[Any]]
 # Tokenized and sorted together: enough texts to sort well, and few enough characters to bound memory.
 CHUNK_TEXTS = 4096
 CHUNK_CHARACTERS = 8_000_000
+FEW_TEXTS = 64  # not worth a thread
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,15 @@ def embed_stream(
 ) -> Iterator[Vectors]:
     """Vectors of chunk after chunk of the texts, in their order; `progress` is told how many are done."""
     check_layer(options.layer, model.config.num_layers)
-    for chunk in text_chunks(texts):
-        yield _embed_chunk(model, tokenizer, chunk, options, max_tokens)
+    limit = min(model.config.max_positions, options.max_length or model.config.max_positions)
+    chunks = (
+        tokenizer.encode_batch(chunk, max_length=limit, long=options.long, stride=0) for chunk in text_chunks(texts)
+    )
+    few = isinstance(texts, Sequence) and len(texts) <= FEW_TEXTS
+    for windows in chunks if few else ahead(chunks):
+        yield _embed_chunk(model, windows, options, max_tokens)
         if progress:
-            progress(len(chunk))
+            progress(len(windows))
 
 
 def text_chunks(texts: Iterable[TextT]) -> Iterator[list[TextT]]:
@@ -86,14 +93,12 @@ def text_chunks(texts: Iterable[TextT]) -> Iterator[list[TextT]]:
 
 
 def _embed_chunk(
-    model: BertModel, tokenizer: Tokenizer, texts: Sequence[Text], options: EmbedOptions, max_tokens: int | None
+    model: BertModel, windows: Sequence[Sequence[Encoding]], options: EmbedOptions, max_tokens: int | None
 ) -> Vectors:
-    limit = min(model.config.max_positions, options.max_length or model.config.max_positions)
-    windows = tokenizer.encode_batch(texts, max_length=limit, long=options.long, stride=0)
     encodings = [window for text in windows for window in text]
 
     def run(batch: PackedBatch, _: list[int]) -> Sequence[NDArray[np.float32]]:
-        return list(pool(select_layer(model, batch, options), batch, options.pooling).float().cpu().numpy())
+        return list(sequence_vectors(model, batch, options))
 
     with torch.inference_mode():
         vectors = run_in_batches(encodings, run, model.device, max_tokens)
@@ -101,6 +106,16 @@ def _embed_chunk(
     if options.normalize:
         merged = normalized(merged)
     return merged.astype(options.dtype)
+
+
+def sequence_vectors(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> NDArray[np.float32]:
+    """One vector a sequence of the batch, [N, D]."""
+    last = read_layer(options.layer).one in (-1, model.config.num_layers)
+    if last and isinstance(model.encoder, SessionEncoder):
+        return model.encoder.pooled(batch, options.pooling)
+    pooled = pool(select_layer(model, batch, options), batch, options.pooling).float()
+    vectors: NDArray[np.float32] = pooled.cpu().numpy()
+    return vectors
 
 
 def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
+from bertkit.inference.engines import use_engine
 from bertkit.model.config import Head
 from bertkit.model.formats import LoadReport, load_model, resolve
 from bertkit.model.formats.sentence_transformers import SENTENCE_FILES, SentenceStyle, part_folders, read_style
@@ -28,12 +29,18 @@ def load(
     heads: Iterable[Head] | None = None,
     labels: Sequence[str] | None = None,
     lowercase: bool | None = None,
+    engine: str = "auto",
+    threads: int | None = None,
 ) -> Bert:
-    """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one."""
+    """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one.
+
+    engine: what computes on CPUs, torch, onnx (float32) or int8; auto: what the folder was exported for, else torch.
+    """
     place = choose_device(device)
     bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), lowercase=lowercase, heads=heads, labels=labels)
     bert.model.to(place)
-    return bert
+    path = Path(source)
+    return use_engine(bert, engine, folder=path if path.is_dir() else None, threads=threads)
 
 
 def open_checkpoint(
