@@ -1,9 +1,7 @@
 """The pages in a real browser: no script fails, keys and pointer work."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
@@ -14,11 +12,10 @@ import pytest
 from bertkit.inference.explain import explain
 from bertkit.inference.words import compare_words
 from bertkit.pages import attention_page, demo_page, explain_page, words_page
+from tests.browser import browser
 from tests.pages.test_pages import HOSTILE, attention, report
 from tests.pages.tiny import tiny_bert
 
-BROWSER = os.environ.get("BERTKIT_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(not BROWSER, reason="no browser here: install chromium, or name one in BERTKIT_BROWSER")
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -44,7 +41,7 @@ def ask(page: str, script: str, folder: Path) -> dict[str, Any]:
     file.write_text(
         page.replace("<head>", "<head>" + CATCH, 1).replace("</body>", answer + "</body>"), encoding="utf-8"
     )
-    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", file.as_uri()]
+    command = [browser(), *FLAGS, f"--user-data-dir={folder / 'profile'}", file.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     found = re.search(r'<pre id="out">(.*?)</pre>', shown, re.DOTALL)
     assert found is not None

@@ -20,10 +20,8 @@ from bertkit.pages.finetuning import (
 )
 from bertkit.pages.finetuning_card import finetuning_card
 from tests.pages.reading import assert_self_contained
-from tests.pages.test_browser import BROWSER, ask
+from tests.pages.test_browser import ask
 from tests.pages.test_pages import HOSTILE
-
-in_browser = pytest.mark.skipif(not BROWSER, reason="no browser here: install chromium, or name one in BERTKIT_BROWSER")
 
 
 def classification(text: str = "a dull film") -> FinetuningReport:
@@ -102,7 +100,6 @@ def test_figures_must_be_finite() -> None:
         finetuning_page(replace(classification(), scores={"accuracy": float("nan")}))
 
 
-@in_browser
 def test_classification_in_a_browser(tmp_path: Path) -> None:
     script = """
         const text = (id) => document.getElementById(id).textContent;
@@ -140,7 +137,6 @@ def test_classification_in_a_browser(tmp_path: Path) -> None:
     assert shown["wide"]
 
 
-@in_browser
 def test_marks_in_a_browser(tmp_path: Path) -> None:
     script = """
         const marks = [...document.querySelectorAll('mark')].map((mark) => [mark.className, mark.textContent]);

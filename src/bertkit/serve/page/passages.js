@@ -1,0 +1,81 @@
+// Entities highlighted in their text, and a question's answer marked in its passage.
+
+import { characters, count, cut, el, percent } from "./drawing.js";
+
+const COLOURS = ["#1f6f8b", "#a8560f", "#6b4fa0", "#2c7a4b", "#b03a5b", "#5b616e"];
+
+function highlighted(text, spans) { // spans: [{start, end, node(inner)}] in order, not overlapping
+  const letters = characters(text), parts = [];
+  let place = 0;
+  for (const { start, end, node } of spans) {
+    if (start < place) continue;
+    parts.push(cut(letters, place, start), node(cut(letters, start, end)));
+    place = end;
+  }
+  parts.push(cut(letters, place));
+  return el("p", { class: "text" }, parts);
+}
+
+function showEntities(answer, { text }) {
+  const { entities } = Array.isArray(answer) ? answer[0] : answer, kinds = [...new Set(entities.map((entity) => entity.kind))].sort();
+  const colour = (kind) => COLOURS[kinds.indexOf(kind) % COLOURS.length];
+  const spans = entities.map(({ start, end, kind, confidence }) => ({
+    start, end,
+    node: (inner) => el("span", { class: "entity", title: percent(confidence), style: { background: `color-mix(in srgb, ${colour(kind)} 26%, transparent)` } },
+      inner, el("small", { style: { background: colour(kind) } }, kind)),
+  }));
+  const rows = entities.map((entity) => el("tr", {}, el("td", {}, entity.text), el("td", {}, entity.kind), el("td", { class: "number" }, percent(entity.confidence))));
+  const list = el("div", { class: "scroll" }, el("table", {},
+    el("thead", {}, el("tr", {}, ["entity", "kind", "confidence"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
+  const said = entities.length ? `${count(entities.length, "entity", "entities")}: ${entities.map((entity) => `${entity.text}, ${entity.kind}`).join("; ")}` : "No entities found.";
+  return { nodes: [highlighted(text, spans), entities.length ? list : el("p", { class: "soft" }, said)], said };
+}
+
+export const entities = {
+  id: "entities", title: "Entities in a text", short: "Entities", route: "entities", button: "Find entities",
+  lead: "Persons, places, organisations, or whatever kinds the model was trained to find, marked where they stand.",
+  fields: [{ name: "text", label: "Text", rows: 4 }],
+  examples: [
+    { title: "A scientist", text: "Marie Curie moved from Warsaw to Paris in 1891 and studied at the Sorbonne." },
+    { title: "A trip", text: "Last summer Tom flew from New York City to Nairobi with Kenya Airways." },
+  ],
+  request: ({ text }) => ({ inputs: text }),
+  show: showEntities,
+};
+
+function showAnswer(answer, { context }) {
+  const best = answer.text ? [answer] : [], spans = [...best, ...answer.runners_up];
+  const place = el("div");
+  const buttons = spans.map((span, index) =>
+    el("button", { type: "button", onclick: () => point(index) }, el("span", {}, span.text), el("b", {}, percent(span.confidence))));
+  function point(chosen) {
+    buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === chosen));
+    const marked = chosen === null ? [] : [{ ...spans[chosen], node: (inner) => el("mark", {}, inner) }];
+    place.replaceChildren(highlighted(context, marked));
+  }
+  point(answer.text ? 0 : null);
+  const list = (items) => el("ul", { class: "answers" }, items.map((item) => el("li", {}, item)));
+  const nodes = [
+    answer.text ? [el("h3", {}, "Answer"), list(buttons.slice(0, 1))] : el("p", {}, "The passage does not tell, says the model."),
+    el("h3", {}, "In the passage"), place,
+    buttons.length > best.length ? [el("h3", {}, answer.text ? "Runners-up" : "Closest guesses"), list(buttons.slice(best.length))] : null,
+    answer.num_cut ? el("p", { class: "note" }, `The question is long: ${count(answer.num_cut, "token")} of it left out.`) : null,
+  ];
+  return { nodes, said: answer.text ? `Answer: ${answer.text}, ${percent(answer.confidence)}` : "The passage does not tell." };
+}
+
+const PASSAGE = "The lighthouse on the northern cape was built in 1862 by the engineer Anna Lindqvist. It is forty metres high and stood "
+  + "without electric light until 1931. Its keeper, who lived there with two dogs, wrote down the weather every morning; his books are now in the town's library.";
+
+export const answer = {
+  id: "answer", title: "Question and passage", short: "Answers", route: "answer", button: "Find the answer",
+  lead: "The stretch of the passage that answers the question, and its runners-up. Choose one to see where it stands.",
+  fields: [{ name: "question", label: "Question" }, { name: "context", label: "Passage", rows: 6 }],
+  examples: [
+    { title: "Who?", question: "Who built the lighthouse?", context: PASSAGE },
+    { title: "When?", question: "When did the lighthouse get electric light?", context: PASSAGE },
+    { title: "Where?", question: "Where are the keeper's books?", context: PASSAGE },
+  ],
+  request: ({ question, context }) => ({ question, context }),
+  show: showAnswer,
+};
