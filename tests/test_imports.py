@@ -18,9 +18,12 @@ ALLOWED: dict[str, set[str]] = {
     "corpus": {"text", "tokenizer"},
     "tasks": {"text", "tokenizer", "corpus", "model"},
     "training": {"text", "tokenizer", "corpus", "model", "tasks", "pages"},
-    "inference": {"text", "tokenizer", "corpus", "model", "tasks", "pages"},
+    "export": {"text", "tokenizer", "model"},
+    "inference": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "export"},
     "demo.py": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
-    "cli": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference", "demo"},
+    "studies": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
+    "serve": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "inference", "export"},
+    "cli": {"serve", "studies", "export", "text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference", "demo"},
 }
 
 

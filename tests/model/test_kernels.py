@@ -212,9 +212,9 @@ def test_copies_follow_the_weights() -> None:
 
 def test_the_choice() -> None:
     model = make_model()
-    assert isinstance(choose_objective(model, LoopOptions(bf16=True, kernels="auto")), FastObjective)
-    assert not isinstance(choose_objective(model, LoopOptions(bf16=True, kernels="plain")), FastObjective)
-    assert not isinstance(choose_objective(model, LoopOptions(bf16=False, kernels="auto")), FastObjective)
+    assert isinstance(choose_objective(model, LoopOptions(dtype=torch.bfloat16, kernels="auto")), FastObjective)
+    assert not isinstance(choose_objective(model, LoopOptions(dtype=torch.bfloat16, kernels="plain")), FastObjective)
+    assert not isinstance(choose_objective(model, LoopOptions(kernels="auto")), FastObjective)
     assert why_not_fast(make_model(hidden_dropout=0.1)) == "dropout is on"
 
 

@@ -9,7 +9,7 @@ from bertkit.errors import BertkitError
 from bertkit.training.recipe import Recipe, read_recipe, refuse_changes
 from bertkit.training.toml_text import to_dataclass, to_plain
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+RECIPES = sorted(p for p in (Path(__file__).parents[2] / "recipes").glob("*.toml") if p.stem != "suite")  # not a run
 TEXT = """
 steps = 100
 [model]
