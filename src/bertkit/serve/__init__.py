@@ -1,0 +1,1 @@
+"""A checkpoint behind HTTP: routes, batching, worker processes, limits, metrics. Needs the extra `serve`."""

@@ -1,0 +1,201 @@
+"""From requests to batches to answers: admits or refuses, fills workers, gathers results, forgets who has gone.
+
+In: a kind of work and its inputs with their token counts. Out: one result an input. A batch whose worker died goes
+again, each item by itself, so that one that kills workers takes no other along; twice is an error.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bertkit.serve.frames import Array, Message
+from bertkit.serve.links import Link, WorkerDiedError
+from bertkit.serve.logs import log
+from bertkit.serve.metrics import Metrics
+from bertkit.serve.refusals import Refusal, out_of_time, overloaded, too_large
+from bertkit.serve.waiting import Batch, Item, Ticket, WaitingRoom, turn_of
+
+PATIENCE = 0.25  # of the deadline: how long the largest request may be passed by smaller ones
+HOPE = 0.5  # of the deadline: a request that would wait longer than this is refused at once
+SMOOTHING = 0.1  # of the measured speed, batch by batch
+STAGES_OF_LINK = 2  # batches that one worker may hold: one computed, one ready
+
+
+@dataclass(frozen=True, order=True)
+class Work:
+    """What a batch has in common: model, kind and options (as sorted pairs)."""
+
+    model: str
+    kind: str
+    options: tuple[tuple[str, Any], ...]
+
+
+@dataclass
+class Outcome:
+    """A request's results in their order, and where its time went."""
+
+    results: list[Array | Message | None]
+    queue_seconds: float = 0.0
+    compute_seconds: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class Request(Ticket):
+    """A ticket with its results to come."""
+
+    arrival: float = 0.0
+    waiting: set[Item] = field(default_factory=set)
+    missing: int = 0
+    outcome: Outcome = field(default_factory=lambda: Outcome([]))
+    done: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Dispatcher:
+    """The queue of one or several models and the workers that serve it."""
+
+    def __init__(self, batch_tokens: int, deadline: float, metrics: Metrics) -> None:
+        self.room = WaitingRoom(batch_tokens)
+        self.deadline, self.metrics = deadline, metrics
+        self.links: list[Link] = []
+        self._under_way: dict[int, int] = {}  # batches of each link
+        self._tokens_under_way = 0
+        self._speed: float | None = None  # tokens a second of one worker
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, link: Link) -> None:
+        """One more worker."""
+        self.links.append(link)
+        self._under_way[id(link)] = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether some worker can take work."""
+        return any(link.is_up for link in self.links)
+
+    def expected_wait(self) -> float:
+        """Seconds until what waits now is done; 0 while the speed is not known."""
+        if self._speed is None:
+            return 0.0
+        return (self.room.num_tokens + self._tokens_under_way) / (self._speed * max(1, len(self.links)))
+
+    def check_room(self, num_tokens: int = 0) -> None:
+        """Refuse what could not be answered in time: later, or never as one request."""
+        wait = self.expected_wait()
+        if wait > HOPE * self.deadline:
+            raise overloaded(wait)
+        if self._speed is not None and (alone := num_tokens / self._speed) > self.deadline:
+            raise too_large(
+                f"{num_tokens} tokens would take about {alone:.0f} s and the deadline is {self.deadline:g} s; send fewer"
+            )
+
+    async def submit(self, work: Work, inputs: Sequence[Any], lengths: Sequence[int], deadline: float) -> Outcome:
+        """All results of a request; whoever awaits may be cancelled, and its items then leave the queue."""
+        self.check_room(sum(lengths))
+        now = time.monotonic()
+        turn = turn_of(now, sum(lengths), self.room.batch_tokens, PATIENCE * self.deadline)
+        request = Request(turn, arrival=now, missing=len(inputs), outcome=Outcome([None] * len(inputs)))
+        for place, (content, length) in enumerate(zip(inputs, lengths, strict=True)):
+            item = Item(request, place, work, content, length)
+            request.waiting.add(item)
+            self.room.add(item)
+        self.pump()
+        try:
+            async with asyncio.timeout(deadline):
+                await request.done
+        except TimeoutError:
+            raise out_of_time(deadline) from None
+        finally:
+            if not request.gone:
+                self.room.leave(request, list(request.waiting))
+            self._show_queue()
+        return request.outcome
+
+    def pump(self) -> None:
+        """Give every worker with room a batch; a second one only where it would be full."""
+        while link := self._free_link():
+            batch = self.room.take()
+            if batch is None:
+                break
+            self._under_way[id(link)] += 1
+            self._tokens_under_way += batch.num_tokens
+            task = asyncio.create_task(self._run(link, batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._show_queue()
+
+    def _free_link(self) -> Link | None:
+        up = [link for link in self.links if link.is_up]
+        link = min(up, key=lambda one: self._under_way[id(one)], default=None)
+        if link is None or self._under_way[id(link)] >= STAGES_OF_LINK:
+            return None
+        busy = self._under_way[id(link)] > 0
+        return None if busy and self.room.num_tokens < self.room.batch_tokens else link
+
+    async def _run(self, link: Link, batch: Batch) -> None:
+        start = time.monotonic()
+        for item in batch.items:
+            request = _request(item)
+            request.waiting.discard(item)
+            request.outcome.queue_seconds = max(request.outcome.queue_seconds, start - request.arrival)
+        try:
+            message, arrays = await link.call(_message(batch))
+        except WorkerDiedError:
+            self._again(batch)
+        except Exception as error:  # a bug must not leave anyone waiting
+            log("error", "batch-failed", reason=type(error).__name__)
+            for item in batch.items:
+                self._fail(item, Refusal(500, "backend", "the batch failed; try again"))
+        else:
+            self._settle(batch, message, arrays)
+        finally:
+            self._under_way[id(link)] -= 1
+            self._tokens_under_way -= batch.num_tokens
+            self.pump()
+
+    def _settle(self, batch: Batch, message: Message, arrays: list[Array]) -> None:
+        """Results to their requests; figures to the metrics."""
+        seconds, numbers = message["seconds"], iter(arrays)
+        self.metrics.batch(batch.num_tokens, len(batch.items), self.room.batch_tokens, seconds)
+        speed = batch.num_tokens / max(seconds, 1e-6)
+        self._speed = speed if self._speed is None else self._speed + SMOOTHING * (speed - self._speed)
+        for item, told in zip(batch.items, message["results"], strict=True):
+            request = _request(item)
+            request.outcome.results[item.place] = next(numbers) if told is None else told
+            request.outcome.compute_seconds = max(request.outcome.compute_seconds, seconds)
+            request.missing -= 1
+            if not request.missing and not request.done.done():
+                request.gone = True
+                request.done.set_result(None)
+
+    def _again(self, batch: Batch) -> None:
+        """A worker died with this batch: once more, each item by itself."""
+        for item in batch.items:
+            if item.alone:
+                self._fail(item, Refusal(500, "backend", "the worker died twice on this input; it is not tried again"))
+            elif not item.ticket.gone:
+                item.alone = True
+                _request(item).waiting.add(item)
+                self.room.add(item)
+
+    def _fail(self, item: Item, refusal: Refusal) -> None:
+        request = _request(item)
+        if not request.done.done():
+            self.room.leave(request, list(request.waiting))
+            request.done.set_exception(refusal)
+
+    def _show_queue(self) -> None:
+        self.metrics.queue(id(self), self.room.num_items, self.room.num_tokens)
+
+
+def _request(item: Item) -> Request:
+    assert isinstance(item.ticket, Request)
+    return item.ticket
+
+
+def _message(batch: Batch) -> Message:
+    work = batch.work
+    assert isinstance(work, Work)
+    inputs = [item.content for item in batch.items]
+    return {"model": work.model, "kind": work.kind, "options": dict(work.options), "inputs": inputs}

@@ -1,0 +1,25 @@
+"""Structured logs: one JSON object a line on standard error, for machines, and never a word of a user's text."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def log(level: str, event: str, **fields: Any) -> None:
+    """Write one line; fields that are None are left out."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    kept = {name: value for name, value in fields.items() if value is not None}
+    line = json.dumps({"time": now, "level": level, "event": event, **kept}, ensure_ascii=False)
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def where(error: BaseException) -> str:
+    """What went wrong and at which line; the message is left out, since it may hold a user's text."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = "" if last is None else f" at {Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}"
+    return f"{type(error).__name__}{place}"

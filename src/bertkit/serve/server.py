@@ -1,0 +1,206 @@
+"""Start and stop: worker processes, the network, signals. SIGTERM takes no new work and finishes what is under way."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from bertkit.errors import BertkitError
+from bertkit.serve.app import create_app
+from bertkit.serve.dispatch import Dispatcher
+from bertkit.serve.frames import Message
+from bertkit.serve.links import Link, WorkerLink, WorkerPlan
+from bertkit.serve.logs import log
+from bertkit.serve.metrics import Metrics
+from bertkit.serve.models import Facts, Models, ServedModel
+from bertkit.serve.network import Server, impatient, quiet_uvicorn
+from bertkit.serve.service import Service
+from bertkit.serve.settings import ServeSettings
+from bertkit.tokenizer import Tokenizer
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+KEEP_ALIVE = 75  # seconds that an idle connection stays open
+MOST_CONNECTIONS = 4096
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """Which models, where, by how many processes, for whom."""
+
+    sources: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8080
+    shared: bool = False  # all models in each worker; else each model has workers of its own
+    workers: int = 1  # processes of each group
+    device: str = "auto"
+    dtype: str | None = None
+    threads: int | None = None  # of each worker; None: the cores, shared out
+    keys: tuple[str, ...] = ()
+    settings: ServeSettings = field(default_factory=ServeSettings)
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise BertkitError(
+                "no model to serve: name a folder, or one of the hub (`bertkit demo` trains a small one)"
+            )
+        if self.workers < 1:
+            raise BertkitError(f"workers is {self.workers}; at least one must compute")
+        if any(not key.strip() for key in self.keys):
+            raise BertkitError("an API key is empty; leave it out or write it")
+        named_sources(self.sources)
+
+    def groups(self) -> list[WorkerPlan]:
+        """One plan a group of models that share a queue."""
+        models = named_sources(self.sources)
+        parts = [tuple(models.items())] if self.shared else [((name, source),) for name, source in models.items()]
+        threads = self.threads or max(1, num_cores() // (len(parts) * self.workers))
+        return [WorkerPlan(part, self.device, self.dtype, threads) for part in parts]
+
+
+def named_sources(sources: Sequence[str]) -> dict[str, str]:
+    """Each source by its name: the one given as NAME=SOURCE, or the last part of its path."""
+    named: dict[str, str] = {}
+    for source in sources:
+        name, equals, place = source.partition("=")
+        if not equals:
+            name, place = re.sub(r"[^A-Za-z0-9._-]", "-", Path(source).name or Path(source).resolve().name), source
+        if not NAME.fullmatch(name):
+            raise BertkitError(f"{name!r} cannot be a model's name in an address; write letters, digits, - and _")
+        if name in named:
+            raise BertkitError(f"two models are named {name!r}; name one otherwise, as in other={place}")
+        named[name] = place
+    return named
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Fleet:
+    """The workers of a plan and the service in front of them."""
+
+    def __init__(self, plan: ServePlan) -> None:
+        self.plan, self.metrics = plan, Metrics()
+        self.links: list[Link] = []
+
+    async def start(self) -> Service:
+        """Every model loaded, every queue open."""
+        try:
+            found = await asyncio.gather(*(self._start_group(group) for group in self.plan.groups()))
+        except BaseException:
+            await self.stop()
+            raise
+        return Service(Models(model for group in found for model in group), self.plan.settings, self.metrics)
+
+    async def _start_group(self, group: WorkerPlan) -> list[ServedModel]:
+        settings = self.plan.settings
+        dispatcher = Dispatcher(settings.batch_tokens or 1, settings.deadline, self.metrics)
+        changed = self._watcher(dispatcher)
+        links = [WorkerLink(group, changed, settings.stall_timeout) for _ in range(self.plan.workers)]
+        self.links += links
+        facts: Message = (await asyncio.gather(*(link.start() for link in links)))[0]
+        for link in links:
+            dispatcher.add(link)
+        if settings.batch_tokens is None:
+            dispatcher.room.batch_tokens = min(told["batch_tokens"] for told in facts.values())
+        return [served(name, told, Tokenizer.load(told["folder"]), dispatcher) for name, told in facts.items()]
+
+    def _watcher(self, dispatcher: Dispatcher) -> Callable[[bool], None]:
+        def changed(is_up: bool) -> None:
+            self.metrics.workers_up += 1 if is_up else -1
+            if is_up and dispatcher.links:
+                self.metrics.count("worker_restarts")
+                dispatcher.pump()
+
+        return changed
+
+    async def stop(self) -> None:
+        """End every worker."""
+        await asyncio.gather(*(link.stop() for link in self.links))
+
+
+def served(name: str, told: Message, tokenizer: Tokenizer, dispatcher: Dispatcher) -> ServedModel:
+    """A model from what its worker said of it."""
+    return ServedModel(name, Facts.read(told), tokenizer, dispatcher)
+
+
+def serve(plan: ServePlan) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    asyncio.run(run(plan))
+
+
+async def run(plan: ServePlan) -> None:
+    """Start, serve, drain, stop."""
+    fleet = Fleet(plan)
+    with bind(plan.host, plan.port) as listener:  # a taken port shows before models are loaded
+        service = await fleet.start()
+        await _listen(plan, fleet, service, listener)
+
+
+async def _listen(plan: ServePlan, fleet: Fleet, service: Service, listener: socket.socket) -> None:
+    quiet_uvicorn()
+    server = Server(_config(plan, service))
+    _take_signals(server, service)
+    names = list(service.models.by_name)
+    url = f"http://{plan.host}:{listener.getsockname()[1]}"
+    log("info", "ready", url=url, models=names, keys=len(plan.keys), process=os.getpid())
+    try:
+        await server.serve([listener])
+    finally:
+        service.close()
+        await fleet.stop()
+        log("info", "stopped")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at this address; port 0 takes any that is free."""
+    made: socket.socket | None = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        if made:
+            made.close()
+        raise BertkitError(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or --host"
+        ) from None
+    return made
+
+
+def _config(plan: ServePlan, service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(service, plan.keys),
+        http=impatient(plan.settings.header_timeout),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=round(plan.settings.drain_timeout),
+    )
+
+
+def _take_signals(server: Server, service: Service) -> None:
+    """The first signal drains: unhealthy and closing connections for a moment, then no new ones. The second cuts short."""
+    loop = asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        if service.is_draining:
+            server.should_exit = server.force_exit = True
+            return
+        log("info", "draining", signal=name)
+        service.is_draining = True
+        loop.call_later(service.settings.drain_wait, setattr, server, "should_exit", True)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
