@@ -23,7 +23,20 @@ ALLOWED: dict[str, set[str]] = {
     "demo.py": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
     "studies": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
     "serve": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "inference", "export"},
-    "cli": {"serve", "studies", "export", "text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference", "demo"},
+    "cli": {
+        "serve",
+        "studies",
+        "export",
+        "text",
+        "tokenizer",
+        "corpus",
+        "model",
+        "tasks",
+        "pages",
+        "training",
+        "inference",
+        "demo",
+    },
 }
 
 
