@@ -20,7 +20,7 @@ import torch
 from bench.data import MINILM, ROOT, sst2_dev
 from bertkit.errors import LongTextWarning
 from bertkit.inference.bert import Bert
-from bertkit.inference.engines_bench import BenchOptions, BenchResult, bench
+from bertkit.inference.engines.bench import BenchOptions, BenchResult, bench
 from bertkit.model import BertModel, preset
 from bertkit.tokenizer import Tokenizer
 

@@ -21,11 +21,11 @@ import numpy as np
 
 from bertkit.corpus.masking import MaskingConfig
 from bertkit.corpus.pairs import MemoryShard
-from bertkit.corpus.plan_layout import TokenShard
-from bertkit.tasks.feed import PretrainingFeed
-from bertkit.tasks.feed_epochs import FeedConfig
-from bertkit.tasks.feed_sources import FeedVocabulary
-from bertkit.tasks.feed_workers import prefetch
+from bertkit.corpus.plan.layout import TokenShard
+from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.pretraining import PretrainingFeed
+from bertkit.tasks.feed.sources import FeedVocabulary
+from bertkit.tasks.feed.workers import prefetch
 
 VOCAB_SIZE = 30_522
 TOKENS_PER_BATCH = 8192

@@ -23,13 +23,13 @@ import transformers
 
 import bertkit
 from bench.data import MINILM, glue_lines
-from bertkit.tasks.classification import classification_for
+from bertkit.tasks.classification.task import classification_for
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
-from bertkit.training.finetuning_config import FinetuneConfig
-from bertkit.training.finetuning_records import TaskData
-from bertkit.training.finetuning_run import FinetuneRun
-from bertkit.training.finetuning_start import open_base
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.records import TaskData
+from bertkit.training.finetuning.run import FinetuneRun
+from bertkit.training.finetuning.start import open_base
 
 BATCH, MAX_LENGTH, NUM_EXAMPLES, WARM = 32, 128, 8192, 2
 Advance = Callable[[int], None]  # trains so many further steps

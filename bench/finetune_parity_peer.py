@@ -12,10 +12,10 @@ import numpy as np
 import torch
 import transformers
 
-from bertkit.tasks.answering_loss import ENDS, STARTS
+from bertkit.tasks.answering.loss import ENDS, STARTS
 from bertkit.tasks.task import IGNORED, Item, Task
-from bertkit.training.finetuning_config import FinetuneConfig
-from bertkit.training.finetuning_data import Prepared
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.data import Prepared
 
 KINDS = {
     "classification": transformers.AutoModelForSequenceClassification,

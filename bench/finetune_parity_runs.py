@@ -10,10 +10,10 @@ import torch
 from bench.finetune_parity_peer import features_of, score_peer, start_peer, train_peer
 from bertkit.studies.suite_config import FinetunedTask, read_suite
 from bertkit.studies.suite_run import ShareWatcher, TaskSource, prepared
-from bertkit.tasks.classification import ClassificationTask, ClassPrediction
-from bertkit.training.finetuning_config import FinetuneConfig
-from bertkit.training.finetuning_data import Prepared
-from bertkit.training.finetuning_run import FinetuneRun
+from bertkit.tasks.classification.task import ClassificationTask, ClassPrediction
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.data import Prepared
+from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.world import choose_device
 
 SIDES = ("bertkit", "transformers")

@@ -21,8 +21,8 @@ from bertkit.model.formats import save_model
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.suite_run import TaskSource, prepared
 from bertkit.tokenizer import Tokenizer
-from bertkit.training.finetuning_data import Prepared
-from bertkit.training.finetuning_run import FinetuneRun
+from bertkit.training.finetuning.data import Prepared
+from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.world import choose_device
 
 TASKS = ("SST-2", "MRPC", "SQuAD")

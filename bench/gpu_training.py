@@ -18,13 +18,13 @@ from torch import Tensor
 from bertkit.corpus.store import TokenStore
 from bertkit.model.bert import BertModel
 from bertkit.model.config import preset
-from bertkit.tasks.feed import PretrainingFeed
-from bertkit.tasks.feed_epochs import FeedConfig
+from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.pretraining import PretrainingFeed
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.flops import step_flops
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.world import World

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bertkit.inference.loading import convert, load
     from bertkit.model import BertConfig, BertModel, preset
     from bertkit.tokenizer import Tokenizer
-    from bertkit.training.finetuning import finetune
-    from bertkit.training.sentence_vectors import tune_vectors
+    from bertkit.training.finetuning.finetune import finetune
+    from bertkit.training.vectors.tune import tune_vectors
 
 __version__ = "0.1.0"
 
@@ -30,8 +30,8 @@ _HOMES = {
     "BertModel": "bertkit.model",
     "preset": "bertkit.model",
     "Tokenizer": "bertkit.tokenizer",
-    "finetune": "bertkit.training.finetuning",
-    "tune_vectors": "bertkit.training.sentence_vectors",
+    "finetune": "bertkit.training.finetuning.finetune",
+    "tune_vectors": "bertkit.training.vectors.tune",
 }
 
 __all__ = [

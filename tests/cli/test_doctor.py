@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertkit.cli.main import app
-from bertkit.corpus.prepare import prepare
+from bertkit.corpus.prepare.run import prepare
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import train_vocabulary
 from tests.cli.running import refusal

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertkit.cli.main import app
-from bertkit.training import estimate_timing
+from bertkit.training.estimate import timing as estimate_timing
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "pretraining.md"

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from bertkit.cli.pretrain import pretrain
-from bertkit.corpus.prepare import prepare
+from bertkit.corpus.prepare.run import prepare
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.text.samples import sample_documents

@@ -9,9 +9,9 @@ from bertkit.errors import BertkitError, LongTextError, LongTextWarning
 from bertkit.inference import classification
 from bertkit.inference.bert import Bert
 from bertkit.inference.classification import predict_file
-from bertkit.tasks.classification import ClassificationTask, ClassPrediction
+from bertkit.tasks.classification.task import ClassificationTask, ClassPrediction
 from bertkit.tasks.registry import StoredTask, read_task, task_of, write_task
-from bertkit.training.finetuning_start import open_base, start_model
+from bertkit.training.finetuning.start import open_base, start_model
 from tests.training.tiny_tasks import make_base
 
 LONG = " ".join(f"w{index % 40}" for index in range(100))

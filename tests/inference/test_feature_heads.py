@@ -7,12 +7,12 @@ import pytest
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.feature_heads import FeatureHead, load_head
-from bertkit.inference.features import FeatureOptions, make_features
+from bertkit.inference.features.make import FeatureOptions, make_features
 from bertkit.inference.fresh import untrained
 from bertkit.tasks.feature_heads import TrainedHead
 from bertkit.tasks.reading.examples import TagExample, TextExample
-from bertkit.training.feature_heads import train_classifier
-from bertkit.training.feature_heads_tagging import TaggerTraining, train_tagger
+from bertkit.training.heads.classifier import train_classifier
+from bertkit.training.heads.tagger import TaggerTraining, train_tagger
 
 TEXTS = [
     ("The dog sleeps.", "animal"),

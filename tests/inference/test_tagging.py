@@ -14,8 +14,8 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
 from bertkit.inference.loading import load
 from bertkit.model import BertModel
-from bertkit.tasks.tagging_decoding import best_sequence, log_softmax
-from bertkit.tasks.tagging_labels import TagScheme
+from bertkit.tasks.tagging.decoding import best_sequence, log_softmax
+from bertkit.tasks.tagging.labels import TagScheme
 from tests.model.formats.peers import make_peer
 
 BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

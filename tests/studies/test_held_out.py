@@ -11,8 +11,8 @@ from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.studies.held_out import measure_held_out
 from bertkit.studies.suite_config import HeldOutConfig
-from bertkit.tasks.feed import held_out_feed
-from bertkit.tasks.feed_epochs import FeedConfig
+from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.pretraining import held_out_feed
 from tests.studies.toy_data import open_data
 
 CONFIG = HeldOutConfig(lengths=(16, 32, 64), tokens_per_batch=64)

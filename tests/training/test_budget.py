@@ -16,7 +16,7 @@ from bertkit.training.budget import TimeBudget, TimedPlan, TimedSchedule, count_
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.journal import read_journal
 from bertkit.training.loop import LoopOptions, Progress, Trainer
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.schedule import PROVISIONAL_STEPS, ScheduleConfig
 from bertkit.training.world import World

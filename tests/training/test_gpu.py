@@ -10,7 +10,7 @@ import torch.distributed as dist
 from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.journal import read_journal
 from bertkit.training.objective import Objective, make_objective
-from bertkit.training.optimizers import OptimizerConfig, clip_gradients
+from bertkit.training.optimizers.build import OptimizerConfig, clip_gradients
 from bertkit.training.recipe import ModelRecipe
 from bertkit.training.sharding import shard_objective
 from tests.training.test_sharding import accumulate, make_model

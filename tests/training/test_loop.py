@@ -17,7 +17,7 @@ from bertkit.training.loop import (
     make_optimizer,
     pretrain,
 )
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Place, Stage, StepPlan
 from bertkit.training.prefetching import Prefetcher
 from bertkit.training.schedule import ScheduleConfig

@@ -8,7 +8,7 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.precision import narrow_type, resolve_precision
 from bertkit.training.run import Run

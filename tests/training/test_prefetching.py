@@ -9,17 +9,17 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
-from bertkit.tasks.feed import PretrainingFeed
+from bertkit.tasks.feed.pretraining import PretrainingFeed
 from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.training.feeds import sum_counts
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Place, Stage, StepPlan
 from bertkit.training.prefetching import Prefetcher, Threads, make_source
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.watch import DivergedError, Guard
 from bertkit.training.world import World
-from tests.tasks.test_feed import CONFIG, STORE, VOCABULARY, equal
+from tests.tasks.feed.test_pretraining import CONFIG, STORE, VOCABULARY, equal
 from tests.training.tiny import MemoryFeed
 
 CONFIGS = (replace(CONFIG, tokens_per_batch=256), replace(CONFIG, tokens_per_batch=256, seed=8))

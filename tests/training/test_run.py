@@ -15,7 +15,7 @@ from bertkit.pages.training import TrainingReport, training_page
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.data import RunData, original_ids, unigram_loss
 from bertkit.training.journal import read_journal
-from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import read_recipe
 from bertkit.training.run import RunResult, run_pretraining

@@ -14,7 +14,13 @@ from bertkit.model import BertModel
 from bertkit.training.checkpoint_shards import read_shards, write_shards
 from bertkit.training.checkpoints import CheckpointFolder, find_broken, fingerprint
 from bertkit.training.objective import Objective, make_objective
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers, clip_gradients, export_state, import_state
+from bertkit.training.optimizers.build import (
+    OptimizerConfig,
+    build_optimizers,
+    clip_gradients,
+    export_state,
+    import_state,
+)
 from bertkit.training.sharding import gather_all, gather_model, is_sharded, settle, shard_objective, without_exchange
 from bertkit.training.world import World
 from tests.training.tiny import MemoryFeed, recipe, tokenizer

@@ -13,13 +13,13 @@ import torch
 
 from bertkit.model import BertModel, preset
 from bertkit.model.formats import save_model
-from bertkit.tasks.classification import ClassificationTask, classification_for
+from bertkit.tasks.classification.task import ClassificationTask, classification_for
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.training.checkpoints import fingerprint
-from bertkit.training.finetuning_config import FinetuneConfig
-from bertkit.training.finetuning_records import TaskData
-from bertkit.training.finetuning_start import Base, open_base
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.records import TaskData
+from bertkit.training.finetuning.start import Base, open_base
 from tests.training.tiny import SIZES, WORDS, tokenizer
 
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def binary_task() -> ClassificationTask:
 
 
 if __name__ == "__main__":
-    from bertkit.training.finetuning_run import FinetuneRun
+    from bertkit.training.finetuning.run import FinetuneRun
 
     torch.set_num_threads(1)
     opened = open_base(sys.argv[1])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from bertkit.tasks.answering_spans import AnswerPrediction
+    from bertkit.tasks.answering.spans import AnswerPrediction
 
 AROUND = 300  # characters shown on either side of an answer
 

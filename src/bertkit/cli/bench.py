@@ -34,7 +34,7 @@ def bench(
     import torch
 
     from bertkit.errors import LongTextWarning
-    from bertkit.inference.engines_bench import BenchOptions, bench, sample_texts
+    from bertkit.inference.engines.bench import BenchOptions, bench, sample_texts
     from bertkit.text.lines import chosen_texts
 
     if threads:

@@ -13,7 +13,7 @@ from bertkit.cli.output import console, print_json, progress_counter, table
 from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
-    from bertkit.corpus.doctor_sample import Source
+    from bertkit.corpus.doctor.sample import Source
     from bertkit.text.findings import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -79,7 +79,7 @@ def _recipe_findings(
     *,
     shown: bool,
 ) -> list["Finding"]:
-    from bertkit.training.doctor import CheckUp, examine_recipe
+    from bertkit.training.doctor.examine import CheckUp, examine_recipe
     from bertkit.training.recipe import read_recipe
 
     changes = [*changes, *([f"data.tokenizer={tokenizer}"] if tokenizer else [])]
@@ -92,8 +92,8 @@ def _recipe_findings(
 
 def _open(paths: list[Path], tokenizer: Path | None, sample: int, given: dict[str, Any]) -> "Source":
     """A token store, or text files and folders."""
-    from bertkit.corpus.doctor_sample import StoreSource, TextSource
-    from bertkit.corpus.prepare_blocks import PrepareOptions
+    from bertkit.corpus.doctor.sample import StoreSource, TextSource
+    from bertkit.corpus.prepare.blocks import PrepareOptions
     from bertkit.corpus.store import MANIFEST, TokenStore
     from bertkit.tokenizer import Tokenizer
 
@@ -106,8 +106,8 @@ def _open(paths: list[Path], tokenizer: Path | None, sample: int, given: dict[st
 
 
 def _data_findings(source: "Source") -> list["Finding"]:
-    from bertkit.corpus.doctor import look_at
-    from bertkit.corpus.doctor_findings import data_findings
+    from bertkit.corpus.doctor.findings import data_findings
+    from bertkit.corpus.doctor.look import look_at
 
     with progress_counter("characters") as progress:
         return data_findings(look_at(source, progress))

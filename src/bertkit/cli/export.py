@@ -36,7 +36,7 @@ def export(
     Example: bertkit export -m reviews --int8 --evaluate dev.csv
     """
     from bertkit.errors import BertkitError
-    from bertkit.inference.engines_export import export_onnx
+    from bertkit.inference.engines.export import export_onnx
     from bertkit.inference.loading import load
     from bertkit.tasks.registry import parse_columns
 

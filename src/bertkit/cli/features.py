@@ -40,9 +40,9 @@ def features(
 
     Example: bertkit features -m my-bert eng.train -o train.parquet --per word --layer concat-last-4
     """
-    from bertkit.inference.features import FeatureOptions
-    from bertkit.inference.features_files import features_to_file
-    from bertkit.inference.features_input import open_examples
+    from bertkit.inference.features.files import features_to_file
+    from bertkit.inference.features.input import open_examples
+    from bertkit.inference.features.make import FeatureOptions
     from bertkit.inference.layers import check_layer
     from bertkit.inference.loading import load
     from bertkit.inference.vector_files import parse_layer

@@ -9,7 +9,7 @@ from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
 from bertkit.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
-    from bertkit.training.finetuning import Finetuned
+    from bertkit.training.finetuning.finetune import Finetuned
 
 ColumnsOption = Annotated[
     list[str] | None,
@@ -43,9 +43,9 @@ def finetune(
     The folder holds the model of the best run, report.html, README.md and the journals of all runs.
     """
     from bertkit.tasks.registry import parse_columns
-    from bertkit.training.finetuning import Interrupted, run_finetuning
-    from bertkit.training.finetuning_config import make_config, parse_settings
-    from bertkit.training.finetuning_live import TaskLine
+    from bertkit.training.finetuning.config import make_config, parse_settings
+    from bertkit.training.finetuning.finetune import Interrupted, run_finetuning
+    from bertkit.training.finetuning.live import TaskLine
 
     config = make_config({"long": long, "device": device, **parse_settings(changes or ())})
     with TaskLine(shown=not json) as live:

@@ -33,9 +33,9 @@ def prepare(
 
     Example: bertkit prepare corpus/*.txt.xz --tokenizer vocab-en -o store-en
     """
-    from bertkit.corpus.prepare import prepare as run
-    from bertkit.corpus.prepare_blocks import PrepareOptions
-    from bertkit.corpus.prepare_estimate import estimate
+    from bertkit.corpus.prepare.blocks import PrepareOptions
+    from bertkit.corpus.prepare.estimate import estimate
+    from bertkit.corpus.prepare.run import prepare as run
     from bertkit.tokenizer import Tokenizer
 
     given: Any = {"documents": documents, "sentences": sentences, "field": field, "dedup": dedup}

@@ -9,7 +9,7 @@ from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
-    from bertkit.training.estimate import Estimate
+    from bertkit.training.estimate.recipe import Estimate
     from bertkit.training.run import RunResult
 
 
@@ -37,7 +37,7 @@ def pretrain(
 
     read = read_recipe(recipe, changes or (), minutes=minutes, init=init)
     if estimate:
-        from bertkit.training.estimate import estimate_recipe
+        from bertkit.training.estimate.recipe import estimate_recipe
 
         found = estimate_recipe(read, out)
         print_json(found.to_json()) if json else _show_estimate(found)

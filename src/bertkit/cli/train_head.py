@@ -27,8 +27,8 @@ def train_head(
     Example: bertkit train-head train.parquet --dev dev.parquet -o my-head
     """
     from bertkit.tasks.features import read_features
-    from bertkit.training.feature_heads import LogisticTraining, train_classifier
-    from bertkit.training.feature_heads_tagging import TaggerTraining, epoch_line, train_tagger
+    from bertkit.training.heads.classifier import LogisticTraining, train_classifier
+    from bertkit.training.heads.tagger import TaggerTraining, epoch_line, train_tagger
     from bertkit.training.world import choose_device
 
     features = read_features(train)

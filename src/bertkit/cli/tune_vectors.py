@@ -42,8 +42,8 @@ def tune_vectors(
     Example: bertkit tune-vectors -m my-bert --train sts-train.tsv --dev sts-dev.tsv -o my-vectors
     """
     from bertkit.tasks.sentence_pairs import PairColumns
-    from bertkit.training.sentence_vectors import tune_vectors as tune
-    from bertkit.training.sentence_vectors_config import VectorTraining
+    from bertkit.training.vectors.config import VectorTraining
+    from bertkit.training.vectors.tune import tune_vectors as tune
 
     config = VectorTraining(
         loss=loss,  # type: ignore[arg-type]

@@ -102,8 +102,8 @@ def draw_pairs(
     documents: Sequence[Document], config: PairConfig, random: np.random.Generator
 ) -> Iterator[SentencePair]:
     """One pass over documents in memory, in a random order, by the plan that large corpora are trained with."""
-    from bertkit.corpus.plan import plan_epoch  # the plan is built on this module
-    from bertkit.corpus.plan_layout import read_layout
+    from bertkit.corpus.plan.epoch import plan_epoch  # the plan is built on this module
+    from bertkit.corpus.plan.layout import read_layout
 
     shard = MemoryShard.of(documents)
     plan = plan_epoch(read_layout([shard], config), config, seed=int(random.integers(1 << 62)), epoch=0)

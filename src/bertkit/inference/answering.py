@@ -10,8 +10,8 @@ from typing import Any
 
 from bertkit.inference.classification import limit_of
 from bertkit.model.bert import BertModel
-from bertkit.tasks.answering import answering_of
-from bertkit.tasks.answering_spans import AnswerPrediction
+from bertkit.tasks.answering.spans import AnswerPrediction
+from bertkit.tasks.answering.task import answering_of
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import QuestionExample
 from bertkit.tasks.registry import StoredTask

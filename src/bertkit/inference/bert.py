@@ -23,8 +23,8 @@ from bertkit.inference.tagging import Sentence, TaggedText
 from bertkit.model import BertConfig, BertModel
 from bertkit.model.formats import LoadReport, save_model
 from bertkit.model.formats.sentence_transformers import SentenceStyle, write_style
-from bertkit.tasks.answering_spans import AnswerPrediction
-from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.answering.spans import AnswerPrediction
+from bertkit.tasks.classification.task import ClassPrediction
 from bertkit.tasks.registry import StoredTask, task_of, write_task
 from bertkit.tokenizer import Tokenizer
 

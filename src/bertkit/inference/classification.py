@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
-from bertkit.tasks.classification import ClassPrediction, classification_of
+from bertkit.tasks.classification.task import ClassPrediction, classification_of
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.tasks.reading.texts import TextOptions, TextSource

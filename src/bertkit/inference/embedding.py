@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import ahead, run_in_batches
-from bertkit.inference.engines_session import SessionEncoder
+from bertkit.inference.engines.session import SessionEncoder
 from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch

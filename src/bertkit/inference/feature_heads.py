@@ -5,16 +5,16 @@ from pathlib import Path
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.features import FeatureOptions, fingerprint, stream_features
+from bertkit.inference.features.make import FeatureOptions, fingerprint, stream_features
 from bertkit.inference.loading import load
 from bertkit.inference.vector_files import parse_layer
 from bertkit.model.feature_heads import BiLstmHead, LogisticHead
-from bertkit.tasks.classification import ClassPrediction
+from bertkit.tasks.classification.task import ClassPrediction
 from bertkit.tasks.feature_heads import TrainedHead, class_probabilities, load_trained_head, sentence_logits
 from bertkit.tasks.reading.examples import TagExample, TextExample
-from bertkit.tasks.tagging_decoding import TagPrediction, predict_tags
-from bertkit.tasks.tagging_labels import TagScheme
-from bertkit.tasks.tagging_words import cut_text
+from bertkit.tasks.tagging.decoding import TagPrediction, predict_tags
+from bertkit.tasks.tagging.labels import TagScheme
+from bertkit.tasks.tagging.words import cut_text
 from bertkit.tokenizer.inputs import Text
 
 

@@ -11,7 +11,7 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.engines import use_engine
+from bertkit.inference.engines.choose import use_engine
 from bertkit.model.config import Head
 from bertkit.model.formats import LoadReport, load_model, resolve
 from bertkit.model.formats.sentence_transformers import SENTENCE_FILES, SentenceStyle, part_folders, read_style

@@ -13,9 +13,9 @@ from bertkit.model.bert import BertModel
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TagExample
 from bertkit.tasks.registry import StoredTask
-from bertkit.tasks.tagging import tagging_of
-from bertkit.tasks.tagging_decoding import Entity, located
-from bertkit.tasks.tagging_words import cut_text
+from bertkit.tasks.tagging.decoding import Entity, located
+from bertkit.tasks.tagging.task import tagging_of
+from bertkit.tasks.tagging.words import cut_text
 from bertkit.tokenizer import LongPolicy, Tokenizer
 
 TEXTS_AT_ONCE = 256

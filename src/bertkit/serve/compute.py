@@ -19,8 +19,8 @@ from bertkit.inference.classification import limit_of
 from bertkit.inference.embedding import normalized
 from bertkit.inference.words import Occurrence, compare_words
 from bertkit.serve.logs import where
-from bertkit.tasks.answering_spans import AnswerPrediction
-from bertkit.tasks.classification import SCORE, ClassificationTask, ClassPrediction, classification_of
+from bertkit.tasks.answering.spans import AnswerPrediction
+from bertkit.tasks.classification.task import SCORE, ClassificationTask, ClassPrediction, classification_of
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TextExample
 

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.corpus.prepare import prepare
+from bertkit.corpus.prepare.run import prepare
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import Tokenizer

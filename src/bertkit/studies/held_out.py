@@ -7,8 +7,8 @@ from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.studies.suite_config import HeldOutConfig
-from bertkit.tasks.feed import held_out_feed
-from bertkit.tasks.feed_epochs import FeedConfig
+from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.pretraining import held_out_feed
 from bertkit.training.evaluation import evaluate
 from bertkit.training.objective import Objective
 from bertkit.training.world import World

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import LongPolicy
-from bertkit.training.finetuning_config import FinetuneConfig
+from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.toml_text import read_toml, to_dataclass, unknown_key
 
 HELD_OUT, BLIMP, WORD_IN_CONTEXT = "held-out", "BLiMP", "word-in-context"

@@ -11,9 +11,9 @@ from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.suite_config import FinetunedTask
 from bertkit.tasks.registry import read_examples, task_name
-from bertkit.training.finetuning_data import Prepared, prepare
-from bertkit.training.finetuning_run import FinetuneRun
-from bertkit.training.finetuning_start import open_base
+from bertkit.training.finetuning.data import Prepared, prepare
+from bertkit.training.finetuning.run import FinetuneRun
+from bertkit.training.finetuning.start import open_base
 from bertkit.training.stepping import Progress
 from bertkit.training.watch import DivergedError
 from bertkit.training.world import choose_device

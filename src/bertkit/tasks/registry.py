@@ -12,12 +12,12 @@ from typing import Any
 
 from bertkit.errors import BertkitError
 from bertkit.model.config import BertConfig
-from bertkit.tasks.answering import answering_for, answering_of
-from bertkit.tasks.classification import classification_for, classification_of
+from bertkit.tasks.answering.task import answering_for, answering_of
+from bertkit.tasks.classification.task import classification_for, classification_of
 from bertkit.tasks.reading.conll import TagOptions, read_conll
 from bertkit.tasks.reading.squad import read_squad
 from bertkit.tasks.reading.texts import TextOptions, read_texts
-from bertkit.tasks.tagging import tagging_for, tagging_of
+from bertkit.tasks.tagging.task import tagging_for, tagging_of
 from bertkit.tasks.task import Task
 from bertkit.tokenizer import LongPolicy
 

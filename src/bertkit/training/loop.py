@@ -11,7 +11,7 @@ from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.training.budget import TimeBudget
 from bertkit.training.fast_objective import FastObjective, choose_objective
 from bertkit.training.feeds import NO_COUNTS, BatchCounts, Feed, StepCounts, StreamFeed, sum_counts
-from bertkit.training.optimizers import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.stepping import Loop, LoopOptions, Plan, Progress, Schedule, Step, dropout_seed

@@ -2,8 +2,8 @@
 
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
-from bertkit.tasks.feed import PretrainingFeed, held_out_feed
-from bertkit.tasks.feed_epochs import FeedConfig
+from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.pretraining import PretrainingFeed, held_out_feed
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.data import RunData
 from bertkit.training.recipe import Recipe

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
-from bertkit.tasks.feed import PretrainingFeed
-from bertkit.tasks.feed_workers import BatchLoader
+from bertkit.tasks.feed.pretraining import PretrainingFeed
+from bertkit.tasks.feed.workers import BatchLoader
 from bertkit.training.feeds import Batch, BatchT, MicroBatches, map_tensors, sum_counts
 from bertkit.training.plan import Place
 

@@ -15,7 +15,7 @@ from bertkit.errors import BertkitError
 from bertkit.model.config import PRETRAINING, BertConfig, preset
 from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.evaluation import EvaluationConfig
-from bertkit.training.optimizers import OptimizerConfig
+from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
 from bertkit.training.schedule import ScheduleConfig

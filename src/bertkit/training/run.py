@@ -26,7 +26,7 @@ from bertkit.training.feeds import Feed
 from bertkit.training.flops import step_flops
 from bertkit.training.journal import Journal, mean_values
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
-from bertkit.training.optimizers import build_optimizers, export_state, import_state
+from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.recipe import Recipe
 from bertkit.training.run_folder import prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective

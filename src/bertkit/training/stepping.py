@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from bertkit.training.budget import TimeBudget
 from bertkit.training.feeds import BatchT, MicroBatches
-from bertkit.training.optimizers import clip_gradients, set_rate
+from bertkit.training.optimizers.build import clip_gradients, set_rate
 from bertkit.training.plan import Place
 from bertkit.training.prefetching import Prefetcher
 from bertkit.training.sharding import exchange_gradients, without_exchange

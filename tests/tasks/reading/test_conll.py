@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.conll import TagOptions, TagSource, read_conll, to_bio
-from bertkit.tasks.tagging_labels import WordSpan, bio_tags, find_entities, parse_tag
+from bertkit.tasks.tagging.labels import WordSpan, bio_tags, find_entities, parse_tag
 from tests.tasks.reading.real import unpack
 from tests.text.packing import PACKERS
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.metrics.classes import ClassScore, ratio, score_class
-from bertkit.tasks.tagging_labels import find_entities, parse_tag
+from bertkit.tasks.tagging.labels import find_entities, parse_tag
 
 
 class EntityMetrics:

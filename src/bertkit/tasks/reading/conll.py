@@ -13,7 +13,7 @@ from bertkit.errors import BertkitError
 from bertkit.tasks.reading.examples import TagExample
 from bertkit.tasks.reading.lines import check_unicode, raw_lines, sample_lines
 from bertkit.tasks.reading.problems import BadRowError, Problems
-from bertkit.tasks.tagging_labels import OUTSIDE, PREFIXED, bio_tags, find_entities, parse_tag
+from bertkit.tasks.tagging.labels import OUTSIDE, PREFIXED, bio_tags, find_entities, parse_tag
 
 DOCUMENT_START = "-DOCSTART-"
 LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")  # before every word of WikiANN

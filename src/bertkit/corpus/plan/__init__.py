@@ -1,0 +1,1 @@
+"""An epoch's plan: which sentences form which pair, from their lengths alone."""

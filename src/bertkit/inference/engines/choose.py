@@ -1,0 +1,74 @@
+"""Which program computes the encoder on CPUs: PyTorch, ONNX Runtime in float32, or ONNX Runtime in eight bits.
+
+`auto` takes what the folder was exported for (`bertkit export`), and PyTorch where it was not; float32 engines agree
+within rounding, and eight bits are used only where somebody asked for them, here or by exporting.
+"""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.export.building import build_engine
+from bertkit.export.channels import load_channels, measure_channels, sample_sequences
+from bertkit.export.linear import Array
+from bertkit.inference.bert import Bert
+from bertkit.inference.engines.session import SessionEncoder, open_session
+
+Engine = Literal["auto", "torch", "onnx", "int8"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+FOLDER = "onnx"
+FLOAT_FILE, NARROW_FILE, CHANNELS_FILE = "model.onnx", "model_int8.onnx", "int8_channels.safetensors"
+LONGEST_SAMPLE = 256
+
+
+def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, threads: int | None = None) -> Bert:
+    """Let this checkpoint run by the named engine; `folder` is where it was loaded from. Returns the same Bert."""
+    chosen = choose_engine(bert, engine, folder)
+    if chosen == "torch":
+        return bert
+    largest = None
+    if chosen == "int8":
+        largest = channels_of(bert, folder)
+    session = open_session(build_engine(bert.model, largest=largest), threads)
+    bert.model.encoder = SessionEncoder(bert.model.encoder, session)
+    bert.engine = chosen
+    return bert
+
+
+def choose_engine(bert: Bert, engine: str, folder: Path | None) -> Engine:
+    """The engine meant, checked against the device and dtype."""
+    if engine not in ENGINES:
+        raise BertkitError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
+    fits = bert.device.type == "cpu" and bert.model.encoder.embeddings.token.weight.dtype == torch.float32
+    if engine == "auto":
+        return exported_engine(folder) if fits else "torch"
+    if engine != "torch" and not fits:
+        raise BertkitError(f"engine {engine} is for CPUs and float32 weights; leave out --engine, or use --device cpu")
+    return engine
+
+
+def exported_engine(folder: Path | None) -> Engine:
+    """What a folder was exported for; PyTorch where it was not, or where ONNX Runtime is not installed."""
+    if folder is None or not has_runtime():
+        return "torch"
+    if (folder / FOLDER / CHANNELS_FILE).is_file():
+        return "int8"
+    return "onnx" if (folder / FOLDER / FLOAT_FILE).is_file() else "torch"
+
+
+def has_runtime() -> bool:
+    """Whether graphs can be built and run here."""
+    from importlib.util import find_spec
+
+    return all(find_spec(name) for name in ("onnx", "onnxruntime"))
+
+
+def channels_of(bert: Bert, folder: Path | None) -> dict[str, Array]:
+    """The channels' largest values: as exported, else measured now on the sample text."""
+    stored = folder / FOLDER / CHANNELS_FILE if folder is not None else None
+    if stored is not None and stored.is_file():
+        return load_channels(stored, bert.model)
+    longest = min(LONGEST_SAMPLE, bert.config.max_positions)
+    return measure_channels(bert.model, sample_sequences(bert.tokenizer, longest))

@@ -1,0 +1,126 @@
+"""`bertkit export`: a checkpoint becomes ONNX files in its folder, tried and measured before anybody relies on them.
+
+Out: onnx/model.onnx, and with int8 onnx/model_int8.onnx with the channels' sizes that the engine reads; a report of
+how far they are from PyTorch's numbers, and, given a file of the model's task, the scores of both.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.errors import BertkitError
+from bertkit.export.building import build_engine, build_model
+from bertkit.export.channels import save_channels
+from bertkit.export.checking import largest_difference
+from bertkit.export.linear import Array
+from bertkit.export.outputs import Output, check_output, default_output
+from bertkit.inference.bert import Bert
+from bertkit.inference.engines.choose import CHANNELS_FILE, FLOAT_FILE, FOLDER, NARROW_FILE, channels_of
+from bertkit.inference.engines.session import SessionEncoder, open_session
+from bertkit.text.samples import sample_documents
+
+ALLOWED_DIFFERENCE = 1e-3  # of float32 graphs; rounding alone is far below
+CHECKED_SENTENCES = 256
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how good it is."""
+
+    output: str
+    files: dict[str, int]  # path: bytes
+    difference: float  # the largest of float32 ONNX to PyTorch
+    cosines: dict[str, float] = field(default_factory=dict)  # of int8 sentence vectors to float32's: lowest, mean
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by precision, on the file given
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        lines = [f"{path}: {size / 1e6:,.1f} MB, output {self.output}" for path, size in self.files.items()]
+        lines.append(f"float32: largest difference to PyTorch {self.difference:.1e}")
+        if self.cosines:
+            lines.append(
+                f"int8: cosines to float32 {self.cosines['lowest']:.4f} or more, {self.cosines['mean']:.4f} mean"
+            )
+        for name, value in self.scores.get("float32", {}).items():
+            lines.append(f"{name}: float32 {value:.4f}, int8 {self.scores['int8'][name]:.4f}")
+        return lines
+
+
+def export_onnx(
+    bert: Bert,
+    folder: Path,
+    *,
+    output: str | None = None,
+    int8: bool = False,
+    evaluate: str | Path | None = None,
+    columns: dict[str, Any] | None = None,
+) -> ExportReport:
+    """Write the ONNX files of a checkpoint into folder/onnx; `evaluate` is a file to score float32 and int8 on."""
+    if isinstance(bert.model.encoder, SessionEncoder) or bert.device.type != "cpu":
+        raise BertkitError("export reads a checkpoint loaded with device='cpu' and engine='torch'")
+    if evaluate is not None and not int8:
+        raise BertkitError("scores compare float32 with int8; add --int8, or leave out --evaluate")
+    chosen: Output = output or default_output(bert.config, bert.style)  # type: ignore[assignment]
+    check_output(chosen, bert.config)
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    files = [folder / FOLDER / FLOAT_FILE]
+    difference = _write(bert, files[0], chosen, None)
+    if not difference <= ALLOWED_DIFFERENCE:  # also where it is NaN
+        files[0].unlink()
+        raise BertkitError(f"the exported graph differs from PyTorch by {difference:.1e}; please report this model")
+    report: dict[str, Any] = {}
+    if int8:
+        largest = channels_of(bert, None)
+        files.append(folder / FOLDER / NARROW_FILE)
+        _write(bert, files[1], chosen, largest)
+        save_channels(folder / FOLDER / CHANNELS_FILE, largest)
+        report = compare_int8(bert, largest, evaluate, columns or {})
+    return ExportReport(chosen, {str(file): file.stat().st_size for file in files}, difference, **report)
+
+
+def _write(bert: Bert, path: Path, output: Output, largest: dict[str, Array] | None) -> float:
+    """One file, written aside and then named; its largest difference to PyTorch."""
+    model = build_model(bert.model, output, style=bert.style, largest=largest)
+    aside = path.with_suffix(".part")
+    aside.write_bytes(model.SerializeToString())
+    difference = largest_difference(open_session(str(aside)), bert.model, output, bert.style)
+    aside.replace(path)
+    return difference
+
+
+def compare_int8(
+    bert: Bert, largest: dict[str, Array], evaluate: str | Path | None, columns: dict[str, Any]
+) -> dict[str, Any]:
+    """Cosines of the sample sentences' vectors, and the scores on a file."""
+    sentences = [sentence for document in sample_documents() for sentence in document]
+    texts = sentences[1 :: max(1, len(sentences) // CHECKED_SENTENCES)]  # others than those measured for channels
+    found = []
+    for precision in (None, largest):
+        with running(bert, precision):
+            scores = None if evaluate is None else bert.evaluate(evaluate, columns=columns).scores
+            found.append((np.asarray(bert.embed(texts, normalize=True), np.float32), scores))
+    (wide, wide_scores), (narrow, narrow_scores) = found
+    cosines = (wide * narrow).sum(axis=1)
+    report: dict[str, Any] = {"cosines": {"lowest": float(cosines.min()), "mean": float(cosines.mean())}}
+    if wide_scores is not None:
+        report["scores"] = {"float32": wide_scores, "int8": narrow_scores}
+    return report
+
+
+@contextmanager
+def running(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> Iterator[None]:
+    """While this lasts, the checkpoint runs by ONNX Runtime; eight-bit where the channels' sizes are given."""
+    plain = bert.model.encoder
+    bert.model.encoder = SessionEncoder(plain, open_session(build_engine(bert.model, largest=largest), threads))
+    try:
+        yield
+    finally:
+        bert.model.encoder = plain

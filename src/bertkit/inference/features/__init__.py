@@ -1,0 +1,1 @@
+"""Frozen features of any layers, for texts and words, to files."""

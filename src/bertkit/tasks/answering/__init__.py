@@ -1,0 +1,1 @@
+"""Question answering by start and end vectors."""

@@ -1,0 +1,1 @@
+"""The feed of pre-training: micro-batches by number, built on the fly, in worker processes."""

@@ -1,0 +1,1 @@
+"""Tagging (named entities): words in, words out."""

@@ -1,0 +1,1 @@
+"""Is this fit to train with? Findings, each with its figure and what to do."""

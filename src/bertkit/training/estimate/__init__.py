@@ -1,0 +1,1 @@
+"""What a run will take, from a few measured steps: hours, memory, disk, tokens."""

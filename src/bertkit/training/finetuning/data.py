@@ -1,0 +1,111 @@
+"""From files or examples to what runs train on: read, split where there is one file, checked for duplicates, encoded."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.tasks.predicting import Chunk, encode_chunks
+from bertkit.tasks.reading.splits import find_duplicates, split_examples
+from bertkit.tasks.registry import read_examples, task_for, task_name
+from bertkit.tasks.task import Task
+from bertkit.tokenizer.fitting import Limit
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.records import TaskData
+from bertkit.training.finetuning.start import Base
+
+Source = str | Path | Sequence[Any]
+DEV_SHARE = 0.1
+MOST_LINES = 20  # named in a note
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that all runs of one call share."""
+
+    base: Base
+    task: Task[Any, Any]
+    limit: Limit
+    data: TaskData = field(repr=False)
+    train: Sequence[Any] = field(repr=False)
+    dev: Sequence[Any] = field(repr=False)
+    sources: tuple[str, str]  # names of the files of both
+    notes: tuple[str, ...]  # what to say of them: columns taken, the split, duplicates
+    fingerprint: str  # of the encoded examples
+
+
+def prepare(
+    name: str, base: Base, train: Source, dev: Source | None, columns: Mapping[str, Any], config: FinetuneConfig
+) -> Prepared:
+    """Read and encode the examples of a task."""
+    kind = task_name(name)
+    options = {**columns, **({"problem": "regression"} if name == "regression" else {})}
+    examples, notes = _read(kind, train, options)
+    if dev is None:
+        split = split_examples(examples, share=DEV_SHARE, seed=config.seed)
+        examples, held = split.train, split.dev
+        notes.append(split.said)
+    task = task_for(kind, examples, known=base.labels, class_weights=config.class_weights)
+    if dev is not None:
+        # A label means in both files what it means in the first.
+        same = {"problem": task.configure(base.encoder).problem} if kind == "classification" else {}
+        held, more = _read(kind, dev, {**options, **same})
+        notes += [*more, *find_duplicates({"train": examples, "dev": held}).lines()]
+    limit = base.limit(config.max_length, config.long)
+    encoded = (list(encode_chunks(task, part, base.tokenizer, limit)) for part in (examples, held))
+    data = TaskData(task, *encoded)
+    notes += [*long_lines("train", data.train), *long_lines("dev", data.dev)]
+    sources = (_name(train), _name(train if dev is None else dev))
+    return Prepared(base, task, limit, data, examples, held, sources, tuple(notes), fingerprint_of(data))
+
+
+def _read(name: str, source: Source, options: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
+    if isinstance(source, str | Path):
+        read = read_examples(name, source, **options)
+        return read.examples, read.lines
+    return list(source), []
+
+
+def _name(source: Source) -> str:
+    return Path(source).name if isinstance(source, str | Path) else "given in memory"
+
+
+@dataclass(frozen=True)
+class LongExamples:
+    """Which examples were too long for one sequence: their indices."""
+
+    windowed: tuple[int, ...]
+    cut: tuple[int, ...]
+
+
+def find_long(chunk: Chunk[Any]) -> LongExamples:
+    """The examples of a chunk that have several windows, or whose item notes that tokens were cut."""
+    counts = Counter(item.example for item in chunk.items)
+    cut = {item.example for item in chunk.items if isinstance(item.note, int) and item.note > 0}
+    return LongExamples(tuple(index for index, num in counts.items() if num > 1), tuple(sorted(cut)))
+
+
+def long_lines(name: str, chunks: Sequence[Chunk[Any]]) -> list[str]:
+    """What happened to long texts, with the lines of their file."""
+    lines = []
+    for kind, what in (("windowed", "read in several windows"), ("cut", "cut at their end")):
+        found = [chunk.examples[index] for chunk in chunks for index in getattr(find_long(chunk), kind)]
+        places = [str(example.line) for example in found if example.line is not None][:MOST_LINES]
+        more = " ..." if len(found) > len(places) and places else ""
+        where = f": lines {', '.join(places)}{more}" if places else ""
+        lines += [f"{name}: {len(found):,} texts too long for the model were {what}{where}"] if found else []
+    return lines
+
+
+def fingerprint_of(data: TaskData) -> str:
+    """Equal only for the same tokens and targets in the same order."""
+    digest = hashlib.blake2b(digest_size=8)
+    for chunk in (*data.train, *data.dev):
+        for item in chunk.items:
+            digest.update(np.array([item.example, *item.ids], dtype=np.int32).tobytes())
+            digest.update(np.ascontiguousarray(item.targets).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Heads trained on frozen features: logistic regression for texts, a BiLSTM for tags."""

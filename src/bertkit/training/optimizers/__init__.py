@@ -1,0 +1,1 @@
+"""AdamW, LAMB and Muon over a model's parameters."""

@@ -1,0 +1,1 @@
+"""Sentence vectors tuned on pairs."""

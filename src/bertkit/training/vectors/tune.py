@@ -1,0 +1,108 @@
+"""Sentence vectors that are good: an encoder tuned on pairs, so that cosines tell how alike two texts are.
+
+In: a checkpoint and a file of pairs, scored or not. Out: the same encoder with the weights of its best epoch on dev,
+and a folder that sentence-transformers loads as it is. Pooled are the real tokens alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.model.formats import load_model
+from bertkit.model.formats.sentence_transformers import SentenceStyle, read_style
+from bertkit.tasks.reading.splits import find_duplicates, split_examples
+from bertkit.tasks.sentence_pairs import Loss, PairExample, choose_loss, positives, read_pairs, score_range
+from bertkit.tokenizer.fitting import Limit
+from bertkit.training.finetuning.start import Base, open_base
+from bertkit.training.vectors.config import VectorTraining
+from bertkit.training.vectors.data import encode_pairs
+from bertkit.training.vectors.loop import Say, run_epochs
+from bertkit.training.vectors.saving import TunedVectors
+from bertkit.training.world import choose_device
+
+
+def tune_vectors(
+    model: str | Path,
+    train: str | Path | Sequence[PairExample],
+    dev: str | Path | Sequence[PairExample] | None = None,
+    config: VectorTraining | None = None,
+    *,
+    say: Say = lambda line: None,
+    **changes: Any,
+) -> TunedVectors:
+    """Tune a checkpoint on pairs (files or examples); without dev a tenth is held out. `changes`: see VectorTraining."""
+    config = replace(config or VectorTraining(), **changes)
+    base = open_base(model)
+    pairs, held = _read_both(train, dev, config, say)
+    loss = choose_loss(config.loss, pairs)
+    chosen = choose_style(base, config)
+    limit = Limit(min(chosen.max_length or base.encoder.max_positions, base.encoder.max_positions), config.long)
+    data = encode_pairs(prepare_pairs(pairs, loss, say), base.tokenizer, limit)
+    held_data = encode_pairs(held, base.tokenizer, limit)
+    say(f"{loss} loss over {len(data):,} pairs, {chosen.pooling} of the real tokens, {config.batch_size} pairs a step")
+    encoder = load_encoder(base).to(choose_device(config.device))
+    history = run_epochs(encoder, data, held_data, loss, chosen.pooling, config, say)
+    return TunedVectors(encoder.cpu().eval(), base.tokenizer, chosen, base.source, loss, history)
+
+
+def _read_both(
+    train: str | Path | Sequence[PairExample],
+    dev: str | Path | Sequence[PairExample] | None,
+    config: VectorTraining,
+    say: Say,
+) -> tuple[list[PairExample], list[PairExample]]:
+    pairs = _read(train, config, say)
+    if dev is not None:
+        held = _read(dev, config, say)
+        for line in find_duplicates({"train": pairs, "dev": held}).lines():
+            say(line)
+        return pairs, held
+    split: Any = split_examples(pairs, seed=config.seed)  # what goes in comes out: pairs are TextExamples with more
+    say(split.said)
+    return split.train, split.dev
+
+
+def _read(source: str | Path | Sequence[PairExample], config: VectorTraining, say: Say) -> list[PairExample]:
+    if not isinstance(source, str | Path):
+        return list(source)
+    table = read_pairs(source, config.columns)
+    for line in table.lines():
+        say(line)
+    return table.examples
+
+
+def prepare_pairs(pairs: Sequence[PairExample], loss: Loss, say: Say) -> list[PairExample]:
+    """What the loss takes: positives alone, or scores brought to 0 to 1."""
+    if loss == "contrastive":
+        kept = positives(pairs)
+        if len(kept) < len(pairs):
+            say(
+                f"{len(kept):,} of {len(pairs):,} pairs have a high score and count as meaning the same; the rest is unused"
+            )
+        return kept
+    low, high = score_range(pairs)
+    if loss == "mse":
+        say(f"scores from {low:g} to {high:g} become 0 to 1")
+    return [replace(pair, label=((pair.score or 0.0) - low) / (high - low)) for pair in pairs]
+
+
+def choose_style(base: Base, config: VectorTraining) -> SentenceStyle:
+    """How vectors are made: as asked, else as the checkpoint says, else by the mean."""
+    own, _ = read_style(base.path if base.path.is_dir() else base.path.parent)
+    asked = {name: getattr(config, name) for name in ("pooling", "normalize", "max_length")}
+    return replace(own or SentenceStyle(), **{name: value for name, value in asked.items() if value is not None})
+
+
+def load_encoder(base: Base) -> BertModel:
+    """The encoder in float32, with its pooler if it has one (other libraries look for it), which is left as it is."""
+    model, report = load_model(base.path, heads=["pooler"])
+    if report.new:
+        model, report = load_model(base.path, heads=[])
+    if report.broken:
+        raise BertkitError(f"{base.source} has values that are not finite: {report.broken[0]}; choose another")
+    if model.pooler is not None:
+        model.pooler.requires_grad_(False)
+    return model
