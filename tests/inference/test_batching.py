@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.inference.batching import chunked, plan_batches, run_in_batches
+from bertkit.inference.batching import chunked, run_in_batches
 from bertkit.inference.bert import Bert
+from bertkit.model.packed import plan_batches
 
 CPU = torch.device("cpu")
 

@@ -14,10 +14,12 @@ import torch
 
 from bertkit.corpus.masking import generator
 from bertkit.corpus.pairs import PairConfig
+from bertkit.corpus.prepare.run import prepare
 from bertkit.tasks.examples import collate
 from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.tasks.stream import draw_examples
-from bertkit.tokenizer import Tokenizer
+from bertkit.text.samples import sample_documents
+from bertkit.tokenizer import Tokenizer, train_vocabulary
 from bertkit.training.data import RunData
 from bertkit.training.feeds import StepCounts
 from bertkit.training.recipe import Recipe
@@ -84,6 +86,15 @@ class WholeFeed:
     def counts(self, index: int) -> StepCounts:
         batch = self.micro_batch(index)
         return StepCounts(len(batch.masked_token_ids), len(batch.inputs), batch.inputs.num_tokens)
+
+
+def prepare_sample(folder: Path, size: int) -> None:
+    """The sample text as folder/vocab and folder/store."""
+    text = folder / "text.txt"
+    text.write_text("\n\n".join("\n".join(document) for document in sample_documents()), encoding="utf-8")
+    made = train_vocabulary((line for document in sample_documents() for line in document), size=size, lowercase=True)
+    made.save(folder / "vocab")
+    prepare([text], made, folder / "store", workers=1)
 
 
 def recipe(**changes: Any) -> Recipe:

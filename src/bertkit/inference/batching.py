@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from bertkit.model.packed import PackedBatch, pack
+from bertkit.model.packed import PackedBatch, pack, plan_batches
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,22 +34,6 @@ class Sequenced(Protocol):
 def default_max_tokens(device: torch.device) -> int:
     """The token budget of one batch on this device."""
     return CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
-
-
-def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices of the sequences of each batch, longest first so that what does not fit in memory fails early.
-
-    A batch holds at most max_tokens tokens (counted as its longest times its number), and at least one sequence.
-    """
-    batches: list[list[int]] = []
-    room = 0
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not room:
-            batches.append([])
-            room = max(1, max_tokens // max(1, lengths[index]))
-        batches[-1].append(index)
-        room -= 1
-    return batches
 
 
 def run_in_batches(

@@ -70,3 +70,19 @@ def pack(token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]
 def _lay_end_to_end(sequences: Sequence[Sequence[int]]) -> Tensor:
     arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     return torch.from_numpy(np.concatenate(arrays)) if arrays else torch.empty(0, dtype=torch.int64)
+
+
+def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Indices of the sequences of each batch, longest first so that what does not fit in memory fails early.
+
+    A batch holds at most max_tokens tokens (counted as its longest times its number), and at least one sequence.
+    """
+    batches: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not room:
+            batches.append([])
+            room = max(1, max_tokens // max(1, lengths[index]))
+        batches[-1].append(index)
+        room -= 1
+    return batches

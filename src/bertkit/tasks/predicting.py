@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
+from bertkit.model.packed import plan_batches
 from bertkit.tasks.task import ExampleT, Item, PredictionT, Scored, Task, collate
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
@@ -79,19 +80,6 @@ def predict_examples(
     return predict_chunks(task, model, chunks, max_tokens=max_tokens)
 
 
-def plan_lengths(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices of each batch, longest first; a batch counts as its longest times its number."""
-    batches: list[list[int]] = []
-    room = 0
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not room:
-            batches.append([])
-            room = max(1, max_tokens // max(1, lengths[index]))
-        batches[-1].append(index)
-        room -= 1
-    return batches
-
-
 def _chunk_logits(
     task: Task[Any, Any], model: BertModel, items: Sequence[Item], budget: int
 ) -> tuple[list[Logits], int]:
@@ -100,7 +88,7 @@ def _chunk_logits(
     while True:
         try:
             found: dict[int, Logits] = {}
-            for batch in plan_lengths(lengths, budget):
+            for batch in plan_batches(lengths, budget):
                 rows = _run(task, model, [items[index] for index in batch])
                 found.update(zip(batch, rows, strict=True))
             return [found[index] for index in range(len(items))], budget

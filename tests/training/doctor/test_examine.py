@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertkit.corpus.prepare.run import prepare
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig, preset
 from bertkit.model.encoder import Layer
@@ -16,8 +15,7 @@ from bertkit.model.formats import save_model
 from bertkit.model.formats.safetensors_files import read_safetensors
 from bertkit.tasks.pretraining import PretrainingBatch, pretraining_losses
 from bertkit.text.findings import Finding, accept, worst
-from bertkit.text.samples import sample_documents
-from bertkit.tokenizer import Tokenizer, train_vocabulary
+from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.doctor import model as doctor_model
 from bertkit.training.doctor.batches import RandomFeed, ShortFeed, count, shorten
@@ -29,7 +27,7 @@ from bertkit.training.estimate.memory import activation_elements, step_memory
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import DataRecipe, Recipe
-from tests.training.tiny import SIZES, MemoryFeed, recipe, run, tokenizer
+from tests.training.tiny import SIZES, MemoryFeed, prepare_sample, recipe, run, tokenizer
 
 CPU = torch.device("cpu")
 CONFIG = preset("tiny", vocab_size=45, **SIZES, hidden_dropout=0.0, attention_dropout=0.0)
@@ -45,12 +43,7 @@ def _one_thread() -> None:
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     """A recipe whose store was prepared from the sample text."""
     folder = tmp_path_factory.mktemp("doctor")
-    documents = sample_documents()
-    made = train_vocabulary((line for document in documents for line in document), size=2000, lowercase=True)
-    made.save(folder / "vocab")
-    text = folder / "text.txt"
-    text.write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
-    prepare([text], made, folder / "store", workers=1)
+    prepare_sample(folder, 2000)
     data = DataRecipe(store=str(folder / "store"), tokenizer=str(folder / "vocab"), workers=0)
     stages = (Stage(max_length=32, tokens_per_batch=512),)
     model = replace(recipe().model, changes={**SIZES, "initializer_range": 0.1})

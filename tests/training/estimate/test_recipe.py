@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertkit.corpus.prepare.run import prepare
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.config import preset
 from bertkit.model.formats import save_model
-from bertkit.text.samples import sample_documents
-from bertkit.tokenizer import train_vocabulary
 from bertkit.training.estimate import recipe as estimate
 from bertkit.training.estimate import timing as estimate_timing
 from bertkit.training.estimate.material import gather_material
@@ -32,7 +29,7 @@ from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import DataRecipe, Recipe, read_recipe
 from bertkit.training.schedule import ScheduleConfig
-from tests.training.tiny import SIZES, recipe, run
+from tests.training.tiny import SIZES, prepare_sample, recipe, run
 
 CPU = torch.device("cpu")
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -47,12 +44,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     folder = tmp_path_factory.mktemp("estimate")
-    documents = sample_documents()
-    made = train_vocabulary((line for document in documents for line in document), size=400, lowercase=True)
-    made.save(folder / "vocab")
-    text = folder / "text.txt"
-    text.write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
-    prepare([text], made, folder / "store", workers=1)
+    prepare_sample(folder, 400)
     data = DataRecipe(str(folder / "store"), str(folder / "vocab"), str(folder / "store"), workers=0)
     stages = (Stage(16, 128, 2, share=0.5), Stage(32, 256, 4, share=0.5))
     return recipe(data=data, stages=stages, steps=100)

@@ -1,8 +1,7 @@
-"""The three embeddings added up in one pass, and their gradients without colliding writes.
+"""The three embeddings added up in one pass.
 
-In: ids of tokens, segments and positions, [T]. Out: the sums, [T, D]. Backward, tokens are sorted so that one program
-owns each row of the table; positions and segments, where thousands of tokens meet in one row, are a product with
-their indicator matrix.
+In: ids of tokens, segments and positions, [T]. Out: the sums, [T, D]. Backward, torch adds up the tokens' rows; those of
+positions and segments, where thousands of tokens meet, are a product with their indicator matrix.
 """
 
 import torch
@@ -32,20 +31,6 @@ def embed_forward_kernel(
     tl.store(out + places, summed.to(out.dtype.element_ty), mask=valid)
 
 
-@triton.jit
-def _add_tokens(order, starts, grad, d_tokens, D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
-    token = tl.program_id(0)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    first, last = tl.load(starts + token), tl.load(starts + token + 1)
-    total = tl.zeros([COLUMNS], tl.float32)
-    for at in range(first, last, ROWS):
-        place = at + tl.arange(0, ROWS)
-        row = tl.load(order + place, mask=place < last, other=0)
-        valid = (place < last)[:, None] & (column < D)[None, :]
-        total += tl.sum(tl.load(grad + row[:, None] * D + column[None, :], mask=valid, other=0.0).to(tl.float32), 0)
-    tl.store(d_tokens + token.to(tl.int64) * D + column, total, mask=column < D)
-
-
 def embed(
     token_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, tokens: Tensor, segments: Tensor, positions: Tensor
 ) -> Tensor:
@@ -56,19 +41,6 @@ def embed(
     block = triton.next_power_of_2(width)
     ids = (token_ids, segment_ids, position_ids)
     embed_forward_kernel[grid](*ids, tokens, segments, positions, out, num_rows, width, block, ROWS, num_warps=4)
-    return out
-
-
-def token_gradient(grad_TD: Tensor, token_ids: Tensor, vocabulary: int) -> Tensor:
-    """The sum of each token's rows, [V, D] in float32; the same order every time."""
-    width = grad_TD.shape[1]
-    ordered, order = token_ids.sort(stable=True)
-    every = torch.arange(vocabulary + 1, device=token_ids.device)
-    starts = torch.searchsorted(ordered, every)
-    out = torch.empty(vocabulary, width, dtype=torch.float32, device=grad_TD.device)
-    columns = 128
-    grid = (vocabulary, triton.cdiv(width, columns))
-    _add_tokens[grid](order, starts, grad_TD, out, width, columns, 32, num_warps=4)
     return out
 
 

@@ -19,14 +19,20 @@ def _load_block(tensor, row, inside, columns, stride: tl.constexpr):
 
 
 @triton.jit
+def _own_rows(cu_seqlens, H: tl.constexpr, OWN: tl.constexpr):
+    """This program's head, its sequence's start and length, and the places in it that it owns."""
+    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
+    start = tl.load(cu_seqlens + sequence)
+    length = tl.load(cu_seqlens + sequence + 1) - start
+    return head, start, length, tl.program_id(1) * OWN + tl.arange(0, OWN)
+
+
+@triton.jit
 def long_forward_kernel(
     qkv, out, normalisers, cu_seqlens, scale, num_tokens,
     H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
 ):  # fmt: skip
-    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
-    start = tl.load(cu_seqlens + sequence)
-    length = tl.load(cu_seqlens + sequence + 1) - start
-    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    head, start, length, place = _own_rows(cu_seqlens, H, OWN)
     if tl.program_id(1) * OWN < length:
         inside = place < length
         row = (start + place).to(tl.int64)
@@ -59,10 +65,7 @@ def long_query_kernel(
     H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the queries; also each row's product of output and gradient, which the keys' kernel needs."""
-    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
-    start = tl.load(cu_seqlens + sequence)
-    length = tl.load(cu_seqlens + sequence + 1) - start
-    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    head, start, length, place = _own_rows(cu_seqlens, H, OWN)
     if tl.program_id(1) * OWN < length:
         inside = place < length
         row = (start + place).to(tl.int64)
@@ -94,10 +97,7 @@ def long_key_kernel(
     H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
 ):  # fmt: skip
     """Gradients of keys and values; everything transposed, a column a query."""
-    head, sequence = tl.program_id(0) % H, tl.program_id(0) // H
-    start = tl.load(cu_seqlens + sequence)
-    length = tl.load(cu_seqlens + sequence + 1) - start
-    place = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    head, start, length, place = _own_rows(cu_seqlens, H, OWN)
     if tl.program_id(1) * OWN < length:
         inside = place < length
         row = (start + place).to(tl.int64)

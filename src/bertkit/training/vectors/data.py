@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.model.bert import BertModel
-from bertkit.model.packed import PackedBatch, pack
+from bertkit.model.packed import PackedBatch, pack, plan_batches
 from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.metrics.numbers import spearman
-from bertkit.tasks.predicting import CPU_TOKENS, GPU_TOKENS, plan_lengths
+from bertkit.tasks.predicting import CPU_TOKENS, GPU_TOKENS
 from bertkit.tasks.sentence_pairs import PairExample
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
@@ -125,7 +125,7 @@ def text_vectors(model: BertModel, data: PairData, pooling: Pooling) -> NDArray[
 
 
 def _batches(data: PairData, max_tokens: int) -> Iterator[list[int]]:
-    yield from plan_lengths([len(ids) for ids in data.texts], max_tokens)
+    yield from plan_batches([len(ids) for ids in data.texts], max_tokens)
 
 
 def score_pairs(model: BertModel, data: PairData, pooling: Pooling) -> dict[str, float]:
