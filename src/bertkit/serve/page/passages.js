@@ -64,8 +64,9 @@ function showAnswer(answer, { context }) {
   return { nodes, said: answer.text ? `Answer: ${answer.text}, ${percent(answer.confidence)}` : "The passage does not tell." };
 }
 
-const PASSAGE = "The lighthouse on the northern cape was built in 1862 by the engineer Anna Lindqvist. It is forty metres high and stood "
-  + "without electric light until 1931. Its keeper, who lived there with two dogs, wrote down the weather every morning; his books are now in the town's library.";
+const PASSAGE = "The third lighthouse on the Eddystone rocks was built by the engineer John Smeaton and first lit in 1759, with "
+  + "candles. Its granite blocks were cut to lock into one another. When the sea had worn away the rock beneath it, a new tower was built, and in 1882 "
+  + "the upper part of the old one was moved to Plymouth Hoe, where it still stands.";
 
 export const answer = {
   id: "answer", title: "Question and passage", short: "Answers", route: "answer", button: "Find the answer",
@@ -73,8 +74,8 @@ export const answer = {
   fields: [{ name: "question", label: "Question" }, { name: "context", label: "Passage", rows: 6 }],
   examples: [
     { title: "Who?", question: "Who built the lighthouse?", context: PASSAGE },
-    { title: "When?", question: "When did the lighthouse get electric light?", context: PASSAGE },
-    { title: "Where?", question: "Where are the keeper's books?", context: PASSAGE },
+    { title: "When?", question: "When was the lighthouse first lit?", context: PASSAGE },
+    { title: "Where?", question: "Where was the upper part moved?", context: PASSAGE },
   ],
   request: ({ question, context }) => ({ question, context }),
   show: showAnswer,
