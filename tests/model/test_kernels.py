@@ -18,14 +18,16 @@ pytest.importorskip("triton", reason="Triton comes with torch for CUDA")
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; run by `make test-gpu`"),
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),  # the first product of a backward thread
 ]
 SHORT = (128, 0, 5, 77, 128, 1, 64)
 LONG = (512, 3, 0, 128, 77, 1, 300, 129)
-BF16, EIGHT = 6e-3, 5e-2  # how far results may be off: a few roundings of the type
+BF16, EIGHT = 8e-3, 5e-2  # how far results may be off: a few roundings of the type
 
 
 def off(result: Tensor, exact: Tensor) -> float:
-    return float((result.double() - exact.double()).norm() / exact.double().norm())
+    result, exact = result.detach().double(), exact.detach().double()
+    return float((result - exact).norm() / exact.norm())
 
 
 def random(*shape: int, scale: float = 1.0) -> Tensor:
@@ -164,7 +166,8 @@ def make_batch(lengths: tuple[int, ...]) -> PretrainingBatch:
         torch.cat([masked, torch.zeros(5, dtype=torch.long)]),
         torch.cat([targets, torch.full((5,), -100)]),
     )
-    labels = torch.tensor([IGNORED if n == 0 else n % 2 for n in lengths])
+    # mostly one label: gradients of as many of each would cancel, and leave roundings
+    labels = torch.tensor([IGNORED if n == 0 else int(n > 3) for n in lengths])
     return PretrainingBatch(packed, masked, targets, labels).to("cuda")
 
 

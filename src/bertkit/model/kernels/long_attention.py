@@ -11,6 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 OWN, OTHER = 128, 64  # rows that a program owns, and rows it looks at at a time
+OWN_KEYS = 64  # of the keys' kernel: three such programs fit on a core, if each has at most so many registers
+MOST_REGISTERS = 168
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -25,6 +28,15 @@ def _own_rows(cu_seqlens, H: tl.constexpr, OWN: tl.constexpr):
     start = tl.load(cu_seqlens + sequence)
     length = tl.load(cu_seqlens + sequence + 1) - start
     return head, start, length, tl.program_id(1) * OWN + tl.arange(0, OWN)
+
+
+@triton.jit
+def _in_three(number, column, dtype: tl.constexpr):
+    """Float32 numbers as three narrow ones that add up to them, in columns 0 to 2; the others are zero."""
+    one = number.to(dtype).to(tl.float32)
+    two = (number - one).to(dtype).to(tl.float32)
+    rest = tl.where(column == 1, two[:, None], tl.where(column == 2, (number - one - two)[:, None], 0.0))
+    return tl.where(column == 0, one[:, None], rest)
 
 
 @triton.jit
@@ -46,7 +58,7 @@ def long_forward_kernel(
             row_k = (start + first + tl.arange(0, OTHER)).to(tl.int64)
             key = _load_block(qkv, row_k, there, columns + H * E, 3 * H * E)
             value = _load_block(qkv, row_k, there, columns + 2 * H * E, 3 * H * E)
-            scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)
+            scores = tl.dot(query, tl.trans(key)) * (scale * LOG2_E)
             scores = tl.where(there[None, :], scores, float("-inf"))
             new = tl.maximum(highest, tl.max(scores, 1))
             weights = tl.exp2(scores - new[:, None])
@@ -61,10 +73,10 @@ def long_forward_kernel(
 
 @triton.jit
 def long_query_kernel(
-    qkv, out, d_out, normalisers, shares, d_qkv, cu_seqlens, scale, num_tokens,
+    qkv, out, d_out, normalisers, offsets, d_qkv, cu_seqlens, scale, num_tokens,
     H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the queries; also each row's product of output and gradient, which the keys' kernel needs."""
+    """Gradients of the queries; also the two numbers of each row that the keys' kernel subtracts."""
     head, start, length, place = _own_rows(cu_seqlens, H, OWN)
     if tl.program_id(1) * OWN < length:
         inside = place < length
@@ -74,29 +86,35 @@ def long_query_kernel(
         d_mixed = _load_block(d_out, row, inside, columns, H * E)
         mixed = _load_block(out, row, inside, columns, H * E)
         shared = tl.sum(d_mixed.to(tl.float32) * mixed.to(tl.float32), 1)
-        tl.store(shares + head * num_tokens + row, shared, mask=inside)
-        normaliser = tl.load(normalisers + head * num_tokens + row, mask=inside, other=float("inf"))
+        normaliser = tl.load(normalisers + head * num_tokens + row, mask=inside, other=0.0)
+        column = tl.arange(0, 16)[None, :]
+        both = _in_three(-normaliser / (scale * LOG2_E), column, query.dtype)
+        both += _in_three(-shared, column - 8, query.dtype)
+        tl.store(offsets + row[:, None] * (H * 16) + head * 16 + column, both.to(query.dtype), mask=inside[:, None])
         d_query = tl.zeros([OWN, E], tl.float32)
         for first in range(0, length, OTHER):
             there = first + tl.arange(0, OTHER) < length
             row_k = (start + first + tl.arange(0, OTHER)).to(tl.int64)
             key = _load_block(qkv, row_k, there, columns + H * E, 3 * H * E)
             value = _load_block(qkv, row_k, there, columns + 2 * H * E, 3 * H * E)
-            scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)
+            scores = tl.dot(query, tl.trans(key)) * (scale * LOG2_E)
             weights = tl.exp2(scores - normaliser[:, None])
-            d_weights = tl.dot(d_mixed, tl.trans(value))
-            d_scores = (weights * (d_weights - shared[:, None]) * scale).to(key.dtype)
-            d_query = tl.dot(d_scores, key, d_query)  # keys beyond the sequence are zero
+            d_weights = tl.dot(d_mixed, tl.trans(value)) - shared[:, None]
+            d_query = tl.dot((weights * d_weights).to(key.dtype), key, d_query)  # keys beyond the sequence are zero
         places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
-        tl.store(places, d_query.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+        tl.store(places, (d_query * scale).to(d_qkv.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit
 def long_key_kernel(
-    qkv, d_out, normalisers, shares, d_qkv, cu_seqlens, scale, num_tokens,
+    qkv, d_out, offsets, d_qkv, cu_seqlens, scale,
     H: tl.constexpr, E: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of keys and values; everything transposed, a column a query."""
+    """Gradients of keys and values; everything transposed, a column a query.
+
+    A number a column would take 64 registers of every thread; products with ones subtract it without any. Queries
+    beyond the sequence have weights here, but are zero, as are their gradients.
+    """
     head, start, length, place = _own_rows(cu_seqlens, H, OWN)
     if tl.program_id(1) * OWN < length:
         inside = place < length
@@ -104,6 +122,8 @@ def long_key_kernel(
         columns = head * E + tl.arange(0, E)
         key = _load_block(qkv, row, inside, columns + H * E, 3 * H * E)
         value = _load_block(qkv, row, inside, columns + 2 * H * E, 3 * H * E)
+        column = tl.arange(0, 16)[None, :] + tl.zeros([OWN, 16], tl.int32)
+        first_half, second_half = (column < 8).to(key.dtype), (column >= 8).to(key.dtype)
         d_key = tl.zeros([OWN, E], tl.float32)
         d_value = tl.zeros([OWN, E], tl.float32)
         for first in range(0, length, OTHER):
@@ -111,16 +131,14 @@ def long_key_kernel(
             row_q = (start + first + tl.arange(0, OTHER)).to(tl.int64)
             query = _load_block(qkv, row_q, there, columns, 3 * H * E)
             d_mixed = _load_block(d_out, row_q, there, columns, H * E)
-            normaliser = tl.load(normalisers + head * num_tokens + row_q, mask=there, other=float("inf"))
-            shared = tl.load(shares + head * num_tokens + row_q, mask=there, other=0.0)
-            scores = tl.dot(key, tl.trans(query)) * (scale * 1.4426950408889634)
-            weights = tl.exp2(scores - normaliser[None, :])  # no weight from queries beyond the sequence
+            both = tl.trans(_load_block(offsets, row_q, there, head * 16 + tl.arange(0, 16), H * 16))
+            scores = tl.dot(key, tl.trans(query), tl.dot(first_half, both))
+            weights = tl.exp2(scores * (scale * LOG2_E))
+            d_weights = tl.dot(value, tl.trans(d_mixed), tl.dot(second_half, both))
             d_value = tl.dot(weights.to(d_mixed.dtype), d_mixed, d_value)
-            d_weights = tl.dot(value, tl.trans(d_mixed))
-            d_scores = (weights * (d_weights - shared[None, :]) * scale).to(query.dtype)
-            d_key = tl.dot(d_scores, query, d_key)
+            d_key = tl.dot((weights * d_weights).to(query.dtype), query, d_key)
         places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
-        tl.store(places + H * E, d_key.to(d_qkv.dtype.element_ty), mask=inside[:, None])
+        tl.store(places + H * E, (d_key * scale).to(d_qkv.dtype.element_ty), mask=inside[:, None])
         tl.store(places + 2 * H * E, d_value.to(d_qkv.dtype.element_ty), mask=inside[:, None])
 
 
@@ -130,7 +148,8 @@ def long_attention_forward(qkv_T3HE: Tensor, cu_seqlens: Tensor, max_seqlen: int
     out = torch.empty(num_tokens, heads, width, dtype=qkv_T3HE.dtype, device=qkv_T3HE.device)
     normalisers = torch.empty(heads, num_tokens, dtype=torch.float32, device=qkv_T3HE.device)
     tensors = (qkv_T3HE, out, normalisers, cu_seqlens, width**-0.5, num_tokens)
-    long_forward_kernel[_grid(cu_seqlens, max_seqlen, heads)](*tensors, heads, width, OWN, OTHER, num_warps=4)
+    grid = _grid(cu_seqlens, max_seqlen, heads, OWN)
+    long_forward_kernel[grid](*tensors, heads, width, OWN, OTHER, num_warps=8, num_stages=3)
     return out, normalisers
 
 
@@ -139,13 +158,16 @@ def long_attention_backward(
 ) -> Tensor:
     """The packed gradient, [T, 3, H, E]."""
     num_tokens, _, heads, width = qkv_T3HE.shape
-    d_qkv, shares = torch.empty_like(qkv_T3HE), torch.empty_like(normalisers)
-    grid, sizes = _grid(cu_seqlens, max_seqlen, heads), (heads, width, OWN, OTHER)
-    rest = (normalisers, shares, d_qkv, cu_seqlens, width**-0.5, num_tokens)
-    long_query_kernel[grid](qkv_T3HE, out_THE, d_out_THE, *rest, *sizes, num_warps=8)
-    long_key_kernel[grid](qkv_T3HE, d_out_THE, *rest, *sizes, num_warps=8)
+    d_qkv, offsets = torch.empty_like(qkv_T3HE), qkv_T3HE.new_empty(num_tokens, heads, 16)
+    scale, sizes = width**-0.5, (heads, width)
+    tensors = (qkv_T3HE, out_THE, d_out_THE, normalisers, offsets, d_qkv, cu_seqlens, scale, num_tokens)
+    grid = _grid(cu_seqlens, max_seqlen, heads, OWN)
+    long_query_kernel[grid](*tensors, *sizes, OWN, OTHER, num_warps=8, num_stages=3)
+    tensors = (qkv_T3HE, d_out_THE, offsets, d_qkv, cu_seqlens, scale)
+    grid = _grid(cu_seqlens, max_seqlen, heads, OWN_KEYS)
+    long_key_kernel[grid](*tensors, *sizes, OWN_KEYS, OTHER, num_warps=4, num_stages=3, maxnreg=MOST_REGISTERS)
     return d_qkv
 
 
-def _grid(cu_seqlens: Tensor, max_seqlen: int, heads: int) -> tuple[int, int]:
-    return (cu_seqlens.shape[0] - 1) * heads, triton.cdiv(max_seqlen, OWN)
+def _grid(cu_seqlens: Tensor, max_seqlen: int, heads: int, own: int) -> tuple[int, int]:
+    return (cu_seqlens.shape[0] - 1) * heads, triton.cdiv(max_seqlen, own)
