@@ -1,7 +1,7 @@
 """The loader's processes: workers that build micro-batches, and one that plans the next epoch.
 
 Workers write into slots of shared memory, which the fixed capacities allow, and wait for the next number. All ignore
-signals and end when told or with the parent, so that Ctrl-C and a killed parent leave nothing behind. No torch here:
+signals and end by the parent or after it, so that Ctrl-C and a killed parent leave nothing behind. No torch here:
 they start without it.
 """
 
@@ -28,8 +28,7 @@ from bertkit.tasks.feed.epochs import Epoch, load_epoch, save_epoch
 
 FEED = "feed.pickle"  # our own, for our own children
 NUM_SLOTS = 4  # micro-batches that a worker may be ahead
-STOP = "stop"  # a forked child keeps both ends of its pipe open, so that the end of the pipe would not reach it
-PATIENCE = 5.0  # seconds between looks at whether the parent still lives, and until a worker is ended by force
+PATIENCE = 5.0  # seconds between looks at whether the parent still lives, and until a dead child's code is known
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,10 @@ class Process:
         return answer
 
     def close(self) -> None:
-        """End the child."""
-        self.send(STOP)
+        """End the child at once: it holds nothing that anybody needs, and may be in the middle of an epoch."""
         self.pipe.close()
-        self.process.join(PATIENCE)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        self.process.kill()
+        self.process.join()
         self.process.close()
 
 
@@ -177,7 +173,7 @@ def _build_batches(pipe: Connection, folder: Path, memory: Any) -> None:
 
 
 def _serve(pipe: Connection, do: Callable[[Any], Any]) -> None:
-    """Do what comes through the pipe until told to stop, or the parent is gone, or something fails."""
+    """Do what comes through the pipe until killed, or the parent is gone, or something fails."""
     for name in (signal.SIGINT, signal.SIGTERM):  # the parent decides; a signal to the whole group is meant for it
         signal.signal(name, signal.SIG_IGN)
     parent = mp.parent_process()
@@ -186,8 +182,7 @@ def _serve(pipe: Connection, do: Callable[[Any], Any]) -> None:
             while not pipe.poll(PATIENCE):
                 if parent is None or not parent.is_alive():
                     return
-            if (request := pipe.recv()) == STOP:
-                return
+            request = pipe.recv()
             try:
                 answer = do(request)
             except Exception as error:
