@@ -84,7 +84,7 @@ def _scores(report: FinetuningReport) -> list[str]:
     if report.baseline_scores:
         columns[report.baseline or "baseline"] = report.baseline_scores
     if report.majority_scores:
-        columns["most frequent class"] = report.majority_scores
+        columns["always the most frequent"] = report.majority_scores
     rows = [
         [name.replace("_", " "), *(f"{scores[name]:.4f}" if name in scores else "" for scores in columns.values())]
         for name in report.scores

@@ -142,6 +142,10 @@ def test_a_long_text_is_the_mean_of_its_windows_or_is_cut_or_refused(tokenizer: 
     with pytest.warns(LongTextWarning, match="were cut"):
         (cut,) = predict_examples(task, model, tokenizer, [long], Limit(16, "truncate"))
     assert cut.prediction.num_cut == 30 - 14
+    with pytest.raises(LongTextError, match=r"^line 7: .*the limit is 16"):
+        ClassificationTask(("a", "b")).encode(
+            [TextExample("w1", None, "a", 6), TextExample("w1 " * 40, None, "a", 7)], tokenizer, Limit(16, "error")
+        )
     with pytest.raises(LongTextError, match="the limit is 16"):
         list(predict_examples(task, model, tokenizer, [long], Limit(16, "error")))
 

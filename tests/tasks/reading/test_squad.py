@@ -69,7 +69,8 @@ def test_bad_questions(tmp_path: Path, bad: dict[str, Any], reason: str) -> None
     path = write(tmp_path, squad(question("q1"), bad, question("q3")))
     with pytest.raises(BertkitError) as caught:
         read_squad(path)
-    assert str(caught.value).startswith(f"{path}: question {bad['id']!r}: ")
+    place = path.read_text().index(f'"{bad["id"]}"')
+    assert str(caught.value).startswith(f"{path}, line 1: question {bad['id']!r} at character {place:,}: ")
     assert reason in str(caught.value)
     table = read_squad(path, skip_bad=True)
     assert [e.id for e in table.examples] == ["q1", "q3"]
@@ -81,6 +82,19 @@ def test_of_several_answers_only_the_bad_go(tmp_path: Path) -> None:
     table = read_squad(write(tmp_path, squad(both)), skip_bad=True)
     assert table.examples[0].answers == (Answer("1973", 20),)
     assert table.problems.count == 1
+    assert "question 'q1' at character" in table.lines()[-1]
+    assert "one of its answers: the answer 'October' is not at character 3" in table.lines()[-1]
+
+
+def test_a_bad_question_is_named_by_its_line(tmp_path: Path) -> None:
+    content = json.dumps(json.loads(squad(question("q1"), question("\u00fc", "", 0))), indent=1)
+    path = write(tmp_path, content)
+    table = read_squad(path, skip_bad=True)
+    line = next(number for number, text in enumerate(content.splitlines(), start=1) if "\\u00fc" in text)
+    assert table.lines()[1:] == [
+        f"left out 1 bad rows of {path}",
+        f"  {path}, line {line}: question '\u00fc': an answer is empty; fill it in, or take it out",
+    ]
 
 
 @pytest.mark.parametrize(

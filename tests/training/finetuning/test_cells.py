@@ -16,6 +16,7 @@ from bertkit.training.finetuning.config import FinetuneConfig, grid_of, make_con
 from bertkit.training.finetuning.evaluation import TaskEvaluation, find_collapse, guessing_loss
 from bertkit.training.finetuning.records import RunSummary
 from bertkit.training.finetuning.start import Base
+from bertkit.training.watch import DivergedError
 from tests.training import tiny_tasks
 from tests.training.finetuning.test_run import Notes
 from tests.training.tiny_tasks import CPU, make_base, make_data
@@ -26,9 +27,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return make_base(tmp_path_factory.mktemp("base"))
 
 
-def summary(config: FinetuneConfig, accuracy: float = 0.5, collapsed: str | None = None) -> RunSummary:
+def summary(
+    config: FinetuneConfig, accuracy: float = 0.5, collapsed: str | None = None, steps: int = 300
+) -> RunSummary:
     scores = {"accuracy": accuracy}
-    return RunSummary(asdict(config), 3, 3, 1.0, 9.0, scores, 3, 0.4, collapsed, None, 100, 0, [])
+    return RunSummary(asdict(config), steps, steps, 1.0, 9.0, scores, 3, 0.4, collapsed, None, 100, 0, [])
 
 
 Outcome = Callable[[FinetuneConfig], RunSummary]
@@ -40,11 +43,14 @@ def fake_runs(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> list[Finetun
 
     class FakeRun:
         def __init__(self, base: Base, data: object, config: FinetuneConfig, *_: object) -> None:
-            self.config, self.model = config, object()
+            self.config, self.model = config, torch.nn.Linear(1, 1)
             begun.append(config)
 
         def run(self, stop: object) -> RunSummary:
             return outcome(self.config)
+
+        def summary(self) -> RunSummary:
+            return summary(self.config, 0.5)
 
     monkeypatch.setattr(finetuning_cells, "FinetuneRun", FakeRun)
     return begun
@@ -111,6 +117,49 @@ def test_restarts_are_bounded_and_the_last_word_is_said(base: Base, monkeypatch:
     assert notes.lines[-1].startswith("seed 15838 collapsed too: one answer")
 
 
+def test_where_all_collapse_the_best_is_kept_not_the_last(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {0: 0.5, SEED_STEP: 0.6, 2 * SEED_STEP: 0.4}
+    fake_runs(monkeypatch, lambda config: summary(config, scores[config.seed], "one answer"))
+    (cell,) = CellRunner(base, make_data(base), CPU).run([FinetuneConfig(restarts=2)])
+    assert (cell.summary.config["seed"], cell.summary.scores) == (SEED_STEP, {"accuracy": 0.6})
+    assert [seed for seed, _ in cell.collapsed] == [0, 2 * SEED_STEP]
+
+
+def test_a_run_too_short_to_learn_is_not_begun_anew(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+    begun = fake_runs(monkeypatch, lambda config: summary(config, 0.5, "one answer", steps=13))
+    (cell,) = CellRunner(base, make_data(base), CPU, None, notes).run([FinetuneConfig(restarts=2)])
+    assert len(begun) == 1
+    assert cell.summary.collapsed == "one answer"
+    assert notes.lines[-1].startswith("nothing was learned in 13 steps (seed 0: one answer); train for more epochs")
+
+
+def test_a_diverged_run_is_begun_anew_and_at_last_an_error(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverge(config: FinetuneConfig) -> RunSummary:
+        if config.seed < SEED_STEP * most:
+            raise DivergedError("the loss is no number")
+        return summary(config, 0.8)
+
+    most = 1
+    fake_runs(monkeypatch, diverge)
+    (cell,) = CellRunner(base, make_data(base), CPU).run([FinetuneConfig(restarts=1)])
+    assert cell.collapsed == ((0, "the loss is no number"),)
+    assert cell.summary.scores == {"accuracy": 0.8}
+    most = 2
+    with pytest.raises(BertkitError, match="seed0: the loss is no number"):
+        CellRunner(base, make_data(base), CPU).run([FinetuneConfig(restarts=1)])
+
+
+def test_of_many_runs_each_is_announced(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes()
+    fake_runs(monkeypatch, summary)
+    CellRunner(base, make_data(base), CPU, None, notes).run(grid_of(FinetuneConfig(), seeds=2))
+    assert notes.lines == [
+        "run 1 of 2: batch32-rate3e-05-epochs3-seed0",
+        "run 2 of 2: batch32-rate3e-05-epochs3-seed1",
+    ]
+
+
 def test_a_run_that_collapsed_is_never_preferred(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     def outcome(config: FinetuneConfig) -> RunSummary:
         return summary(config, 0.9, "it says 'no' of all") if config.seed == 0 else summary(config, 0.6)
@@ -142,7 +191,7 @@ def test_a_real_collapse_is_found(base: Base) -> None:
     torch.set_num_threads(1)
     notes = Notes()
     runner = CellRunner(base, make_data(base), CPU, None, notes)
-    (cell,) = runner.run([tiny_tasks.make_config(learning_rate=0.0, restarts=1, epochs=1)])
+    (cell,) = runner.run([tiny_tasks.make_config(learning_rate=0.0, restarts=1, epochs=7)])  # 56 steps
     assert len(cell.collapsed) == 1
     assert cell.summary.collapsed
 
@@ -154,7 +203,7 @@ def test_what_counts_as_collapsed() -> None:
     assert find_collapse(0.2, None, None) is None
     assert find_collapse(0.2, 0.69, one) == "it says 'no' of all 10 development examples"
     assert find_collapse(0.69, 0.6931, fine) == (
-        "its training loss 0.6900 is not below 0.6931, that of guessing by frequency"
+        "its training loss 0.6900 is not clearly below 0.6931, that of a constant guess"
     )
     assert find_collapse(float("nan"), 0.69, fine) is not None
 

@@ -12,7 +12,8 @@ from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.model import BertModel, preset
 from bertkit.tasks.predicting import Chunk
 from bertkit.tasks.task import IGNORED, Item, collate
-from bertkit.training.finetuning.feed import MOST_PARTS, Shape, TaskFeed, fill_up, make_ready
+from bertkit.training.finetuning.feed import MOST_PARTS, Shape, TaskFeed, fill_up
+from bertkit.training.finetuning.graphs import shape_for, shape_of
 from tests.training.tiny import SIZES
 from tests.training.tiny_tasks import binary_task, make_base, make_data
 
@@ -94,7 +95,7 @@ def test_a_fixed_shape_changes_neither_logits_nor_loss() -> None:
     torch.manual_seed(0)
     task = binary_task()
     model = BertModel(task.configure(preset("tiny", vocab_size=45, **SIZES))).eval()
-    batch = make_ready([item(9, 0, 1), item(4, 1, 0), item(13, 2, 1)])
+    batch = collate([item(9, 0, 1), item(4, 1, 0), item(13, 2, 1)])
     shape = Shape(num_tokens=64, num_sequences=10, num_rows=8, max_seqlen=20)
     filled = fill_up(batch, shape)
     assert filled.inputs.num_tokens == 64
@@ -106,6 +107,17 @@ def test_a_fixed_shape_changes_neither_logits_nor_loss() -> None:
         logits, padded = task.logits(model, batch), task.logits(model, filled)
         torch.testing.assert_close(padded[:3], logits, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(task.loss_sum(padded, filled), task.loss_sum(logits, batch), atol=1e-5, rtol=1e-5)
+
+
+def test_a_feed_for_graphs_fills_its_batches_up_and_counts_the_real_tokens() -> None:
+    feed = make_feed([[length] for length in range(5, 40)], batch_size=16, micro_tokens=1000)
+    plain = [feed.micro_batch(step * MOST_PARTS) for step in range(3)]
+    feed.shape_for = shape_for
+    for step, batch in enumerate(plain):
+        filled = feed.micro_batch(step * MOST_PARTS)
+        assert shape_of(filled) == shape_for(batch)
+        assert feed.counts(step * MOST_PARTS).num_tokens == batch.inputs.num_tokens
+        torch.testing.assert_close(filled.inputs.token_ids[: batch.inputs.num_tokens], batch.inputs.token_ids)
 
 
 def test_a_shape_that_is_too_small_is_a_mistake_of_the_caller() -> None:

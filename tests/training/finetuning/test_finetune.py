@@ -13,6 +13,7 @@ import torch
 import bertkit
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.tasks.reading.examples import TextExample
+from bertkit.training.finetuning import memory as finetuning_memory
 from bertkit.training.finetuning.memory import estimate_memory
 from bertkit.training.finetuning.start import Base, open_base, start_lines, start_model
 from bertkit.training.optimizers.build import OptimizerConfig
@@ -116,6 +117,36 @@ def test_long_texts_are_reported_by_line(base: Base) -> None:
     assert found.report.data[0].num_windowed == len(long)
 
 
+def test_rows_left_out_and_texts_cut_are_counted_in_the_report(base: Base, tmp_path: Path) -> None:
+    train, dev = (write_csv(tmp_path / f"{n}.csv", make_examples(30, n, longest=60)) for n in (0, 1))
+    train.write_text(train.read_text() + "30,,yes\n31,w1,\n")
+    with pytest.warns(LongTextWarning):
+        found = bertkit.finetune(
+            "classification", model=base.path, train=train, dev=dev, long="truncate", columns={"skip_bad": True},
+            **{**QUICK, "epochs": 1},
+        )  # fmt: skip
+    for split, examples in zip(found.report.data, (make_examples(30, n, longest=60) for n in (0, 1)), strict=True):
+        assert split.num_cut == sum(len(example.text.split()) > 30 for example in examples) > 0
+        assert split.num_windowed == 0
+    assert [split.num_left_out for split in found.report.data] == [2, 0]
+    assert any("left out 2 bad rows" in line for line in found.report.notes)
+
+
+def test_the_stride_of_windows_is_the_one_asked_for_and_is_remembered(base: Base, tmp_path: Path) -> None:
+    examples = [*make_examples(30), TextExample(" ".join(["w1", *["w5"] * 79]), None, "yes", 31)]
+    with pytest.warns(LongTextWarning):
+        found = bertkit.finetune(
+            "classification", model=base.path, train=examples, dev=examples, stride=0, **{**QUICK, "epochs": 1}
+        )
+    assert len(found.prepared.data.train[0].items) == 30 + 3  # 80 words, 30 a window
+    bert = bertkit.load(found.save(tmp_path / "saved"), device="cpu")
+    assert bert.stored.stride == 0
+    with pytest.warns(LongTextWarning):
+        assert bert.predict(examples[-1].text).num_windows == 3
+    with pytest.raises(BertkitError, match="stride is -2; give the tokens"):
+        bertkit.finetune("classification", model=base.path, train=examples, stride=-2)
+
+
 def test_a_folder_made_from_other_examples_is_refused(base: Base, tmp_path: Path) -> None:
     parts: dict[str, Any] = {"model": base.path, "out": tmp_path, **{**QUICK, "epochs": 1}}
     bertkit.finetune("classification", train=make_examples(30), **parts)
@@ -199,6 +230,21 @@ def test_memory_is_estimated_from_the_shapes() -> None:
     tiny = estimate_memory(bertkit.preset("tiny"), optimizer, 20, 100, cpu, half=False)
     assert tiny.micro_tokens >= 20
     assert tiny.step.activations < one.step.activations / 100  # a step is no larger than its texts
+
+
+def test_large_at_512_tokens_is_fitted_to_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, optimizer, gpu = bertkit.preset("large"), OptimizerConfig(), torch.device("cuda")
+    monkeypatch.setattr("bertkit.training.estimate.memory.supports_varlen", lambda device, dtype: True)
+    found = {}
+    for gib in (80, 16, 6):
+        monkeypatch.setattr(finetuning_memory, "available_memory", lambda device, gib=gib: gib * 2**30)
+        found[gib] = estimate_memory(config, optimizer, 512, 512 * 32, gpu, half=True)
+    assert found[80].micro_tokens == 512 * 32  # the whole step at once
+    assert 512 <= found[16].micro_tokens < 512 * 32
+    assert found[16].step.total < 0.85 * 16 * 2**30
+    assert found[6].micro_tokens == 512
+    assert "that is more than there is: lower max_length" in found[6].line()
+    assert "more than there is" not in found[16].line()
 
 
 def test_journal_and_result_are_plain_json(base: Base, tmp_path: Path) -> None:

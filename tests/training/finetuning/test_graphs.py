@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from bertkit.model import BertModel, preset
 from bertkit.tasks.task import Item, TaskBatch, collate
 from bertkit.training.finetuning.feed import fill_up
-from bertkit.training.finetuning.graphs import MOST_TOKENS, Graphs, round_up_tokens, shape_for
+from bertkit.training.finetuning.graphs import MOST_TOKENS, Graphs, as_out_of_memory, round_up_tokens, shape_for
 from bertkit.training.finetuning.loop import TaskObjective
+from bertkit.training.finetuning.narrow import NarrowStep
 from bertkit.training.objective import make_objective
 from tests.training.tiny import SIZES
 from tests.training.tiny_tasks import binary_task
@@ -52,34 +53,97 @@ def test_few_shapes_serve_batches_of_short_texts() -> None:
     random = np.random.default_rng(0)
     shapes = {shape_for(make_batch(random.integers(5, 50, 32).tolist())) for _ in range(300)}
     assert len(shapes) <= 4
+    long = {shape_for(make_batch(random.integers(30, 400, random.integers(32, 41)).tolist())) for _ in range(300)}
+    assert len(long) <= 10  # each has to be recorded
+
+
+def make_objective_of(dropout: float) -> tuple[TaskObjective, list[torch.nn.Parameter]]:
+    task = binary_task()
+    torch.manual_seed(0)
+    config = preset("tiny", **{**SIZES, "vocab_size": 40, "hidden_dropout": dropout, "attention_dropout": dropout})
+    model = BertModel(task.configure(config)).train()
+    return TaskObjective(model, task), list(model.parameters())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_narrow_copies_give_the_bits_of_casting_each_weight(dropout: float) -> None:
+    """Two steps of one and of two micro-batches, against the objective that pre-training uses."""
+    objective, parameters = make_objective_of(dropout)
+    reference, whole = make_objective(objective, torch.bfloat16), torch.tensor([7.0])
+    steps = [[[5, 9, 30]], [[3, 3], [12, 4]]]
+    expected = []
+    for step in steps:
+        objective.zero_grad()
+        for seed, sizes in enumerate(step):
+            torch.manual_seed(seed)
+            loss, sums = reference(make_batch(sizes), whole)
+            loss.backward()
+            expected.append(sums)
+        expected += [p.grad.clone() for p in parameters if p.grad is not None]
+    objective.zero_grad()
+    narrow, found = NarrowStep(objective, torch.bfloat16), []
+    for step in steps:
+        for seed, sizes in enumerate(step):
+            torch.manual_seed(seed)
+            found.append(narrow.differentiate(make_batch(sizes), whole, is_first=seed == 0))
+        found += [p.grad.clone() for p in parameters if p.grad is not None]
+    assert len(found) == len(expected) == 3 + 2 * len(parameters)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert {p.grad.dtype for p in parameters if p.grad is not None} == {torch.float32}
+
+
+def test_narrow_copies_follow_the_weights_with_each_step() -> None:
+    objective, parameters = make_objective_of(0.0)
+    narrow, whole, batch = NarrowStep(objective, torch.bfloat16), torch.tensor([7.0]), make_batch([5, 9])
+    before = narrow.differentiate(batch, whole, is_first=True)
+    with torch.no_grad():
+        for p in parameters:
+            p.mul_(0.5)
+    assert torch.equal(narrow.differentiate(batch, whole, is_first=False), before)  # within a step they stay
+    assert not torch.equal(narrow.differentiate(batch, whole, is_first=True), before)
+
+
+def test_memory_that_breaks_a_recording_off_is_told_as_such() -> None:
+    def fail_twice() -> None:
+        try:
+            raise torch.OutOfMemoryError("too large")
+        finally:
+            raise RuntimeError("the capture was invalidated")
+
+    with pytest.raises(torch.OutOfMemoryError, match="too large"), as_out_of_memory():
+        fail_twice()
+    with pytest.raises(RuntimeError, match="something else"), as_out_of_memory():
+        raise RuntimeError("something else")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; run by `make test-gpu`")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_replaying_gives_the_gradients_of_computing(dropout: float) -> None:
-    task = binary_task()
-    torch.manual_seed(0)
-    config = preset("tiny", **{**SIZES, "vocab_size": 40, "hidden_dropout": dropout, "attention_dropout": dropout})
-    model = BertModel(task.configure(config)).cuda().train()
-    objective = make_objective(TaskObjective(model, task), torch.bfloat16)
-    parameters = list(model.parameters())
-    graphs, whole = Graphs(objective, parameters), torch.tensor([7.0], device="cuda")
-    for sizes in ([5, 9, 30], [3, 3], [5, 9, 29]):  # the third replays what the first recorded
-        batch = make_batch(sizes)
-        graphs.zero_gradients()
-        torch.manual_seed(3)
-        sums = graphs.differentiate(batch, whole)
-        replayed = [p.grad.clone() for p in parameters if p.grad is not None]
-        graphs.zero_gradients()
-        torch.manual_seed(3)
-        shape = shape_for(batch)
-        assert shape is not None
-        loss, expected = objective(fill_up(batch, shape).to("cuda"), whole)
-        loss.backward()
-        assert sums is not None
-        torch.testing.assert_close(sums, expected)
-        for one, p in zip(replayed, parameters, strict=True):
-            assert p.grad is not None
-            torch.testing.assert_close(one, p.grad, rtol=1e-3, atol=1e-5)
-    assert len(graphs.recordings) == 2
+    objective, _ = make_objective_of(dropout)
+    objective.cuda()
+    step = NarrowStep(objective, torch.bfloat16)
+    graphs, whole = Graphs(step), torch.tensor([7.0], device="cuda")
+    for _ in range(2):  # again after their memory was given back
+        for sizes in ([5, 9, 30], [3, 3], [5, 9, 29]):  # the third replays what the first recorded
+            shape = shape_for(make_batch(sizes))
+            assert shape is not None
+            batch = fill_up(make_batch(sizes), shape)
+            torch.manual_seed(3)
+            sums = graphs.differentiate(batch, whole, is_first=True)
+            torch.manual_seed(4)
+            more = graphs.differentiate(batch, whole, is_first=False)
+            assert sums is not None
+            assert more is not None
+            replayed = [p.grad.clone() for p in step.parameters if p.grad is not None]
+            torch.manual_seed(3)
+            expected = step.differentiate(batch.to("cuda"), whole, is_first=True)
+            torch.manual_seed(4)
+            torch.testing.assert_close(more, step.differentiate(batch.to("cuda"), whole, is_first=False))
+            torch.testing.assert_close(sums, expected)
+            for one, p in zip(replayed, step.parameters, strict=True):
+                assert p.grad is not None
+                torch.testing.assert_close(one, p.grad, rtol=1e-3, atol=1e-5)
+        assert len(graphs.recordings) == 4
+        graphs.forget()
+        assert not graphs.recordings

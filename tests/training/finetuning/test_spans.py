@@ -7,13 +7,20 @@ from typing import Any
 import pytest
 import torch
 
+from bertkit.errors import LongTextWarning
 from bertkit.inference.fresh import untrained
 from bertkit.inference.loading import load
+from bertkit.tasks.predicting import Chunk
 from bertkit.tasks.reading.examples import Answer, QuestionExample, TagExample
 from bertkit.tasks.registry import task_for
+from bertkit.tasks.tagging.decoding import TagPrediction
+from bertkit.tasks.task import Scored, collate
 from bertkit.tokenizer.fitting import Limit
-from bertkit.training.finetuning.feed import Shape, make_ready
+from bertkit.training.finetuning.baseline import measure_baselines
+from bertkit.training.finetuning.data import find_long
+from bertkit.training.finetuning.feed import Shape, fill_up
 from bertkit.training.finetuning.finetune import finetune
+from bertkit.training.finetuning.mistakes import make_mistake
 from bertkit.training.finetuning.start import open_base, start_model
 from tests.cli.running import run_json
 
@@ -114,7 +121,7 @@ def test_a_batch_filled_up_to_a_fixed_shape_has_the_same_loss_and_gradients(name
     rows = sum(len(item.rows) for item in items)
     losses, gradients = [], []
     for shape in (None, Shape(num_tokens=200, num_sequences=12, num_rows=rows + 17, max_seqlen=48)):
-        batch = make_ready(items, shape)
+        batch = collate(items) if shape is None else fill_up(collate(items), shape)
         loss = task.loss_sum(task.logits(model, batch), batch)
         model.zero_grad()
         loss.backward()
@@ -122,6 +129,51 @@ def test_a_batch_filled_up_to_a_fixed_shape_has_the_same_loss_and_gradients(name
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*gradients, strict=True))
+
+
+def test_words_cut_from_sentences_and_contexts_are_counted(base: Path) -> None:
+    made = open_base(base)
+    sentence = TagExample(("dog",) * 60, ("O",) * 59 + ("B-PER",))
+    asked = QuestionExample("q", "Who?", "dog " * 60, (Answer("dog", 0),), False)
+    for name, long in (("tagging", sentence), ("answering", asked)):
+        short: Any = tagged(SENTENCES[0]) if name == "tagging" else question(0)
+        task = task_for(name, [short, long])
+        for policy, expected in (("truncate", ((), (1,))), ("window", ((1,), ()))):
+            with pytest.warns(LongTextWarning):
+                items = task.encode([short, long], made.tokenizer, Limit(30, policy))  # type: ignore[arg-type]
+            found = find_long(Chunk([short, long], items))
+            assert (found.windowed, found.cut) == expected
+
+
+def test_simple_answers_are_scored_as_the_task_is(base: Path) -> None:
+    """Where there may be no answer, by the rules of SQuAD 2.0, beside never answering."""
+    examples = [question(number) for number in range(5)]
+    found = measure_baselines(task_for("answering", examples), examples, examples)
+    assert {"f1", "answer_f1", "no_answer_f1", "best_f1"} <= found.scores.keys()
+    assert found.scores["no_answer_f1"] == 0.0  # it always answers
+    assert found.majority["f1"] == pytest.approx(1 / 5)
+    assert (found.majority["answer_f1"], found.majority["no_answer_f1"]) == (0.0, 1.0)
+    assert "no_answer_threshold" not in found.scores
+    first = measure_baselines(task_for("answering", examples[:4]), examples[:4], examples[:4])
+    assert set(first.scores) == {"exact_match", "f1"}
+    assert first.majority == {}
+
+
+def test_always_saying_the_most_frequent_tag_is_measured() -> None:
+    examples = [tagged(sentence) for sentence in SENTENCES]
+    found = measure_baselines(task_for("tagging", examples), examples, examples)
+    words = [tag for example in examples for tag in example.tags or ()]
+    assert found.majority["f1"] == 0.0
+    assert found.majority["word_accuracy"] == pytest.approx(words.count("O") / len(words))
+    assert found.scores["f1"] > 0.9
+
+
+def test_a_mistake_in_tags_shows_what_is_true_beside_what_was_said() -> None:
+    example = tagged(SENTENCES[1])
+    said = TagPrediction(("O",) * len(example.words), ())
+    mistake = make_mistake(Scored(example, said, 1.0))
+    assert [(mistake.text[mark.start : mark.end], mark.label) for mark in mistake.gold_marks] == [("Ada Byron", "PER")]
+    assert mistake.predicted_marks == []
 
 
 def test_answering_without_impossible_questions_always_answers(base: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Tuning on pairs: losses equal to the reference's, false negatives left out, better cosines, folders others load."""
 
 import math
+import os
+import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,48 @@ def test_the_same_seed_gives_the_same_vectors(folder: Path) -> None:
     first, second = (tune_vectors(folder, pairs, pairs, epochs=1, device="cpu", seed=5) for _ in range(2))
     for name, tensor in first.model.state_dict().items():
         assert torch.equal(tensor, second.model.state_dict()[name])
+
+
+def test_a_run_stopped_and_resumed_is_the_run_never_stopped(folder: Path, tmp_path: Path) -> None:
+    pairs = paraphrases()
+    settings: dict[str, Any] = {"epochs": 3, "device": "cpu", "batch_size": 8, "learning_rate": 1e-3}
+    whole = tune_vectors(folder, pairs, pairs, **settings)
+
+    def stop(line: str) -> None:
+        if line.startswith("epoch 1"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    said: list[str] = []
+    with pytest.raises(BertkitError, match="stopped by SIGTERM; the same command goes on"):
+        tune_vectors(folder, pairs, pairs, out=tmp_path, say=stop, **settings)
+    with pytest.raises(BertkitError, match="holds another run"):
+        tune_vectors(folder, pairs[1:], pairs, out=tmp_path, **settings)
+    again = tune_vectors(folder, pairs, pairs, out=tmp_path, say=said.append, **settings)
+    assert any(line.startswith("goes on after step") for line in said)
+    assert again.history == whole.history
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, again.model.state_dict()[name])
+    again.save(tmp_path)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_report_has_curves_and_the_pairs_judged_worst(folder: Path, tmp_path: Path) -> None:
+    pairs = scored_pairs()
+    tuned = tune_vectors(folder, pairs, pairs[:40], epochs=2, device="cpu", loss="cosent")
+    report = tuned.report
+    assert report.scores == {"spearman": tuned.score}
+    assert report.baseline_scores == {"spearman": tuned.before}
+    assert len(report.losses) == 2 * -(-len(pairs) // 32)
+    assert [point.step for point in report.evaluations] == [0, len(report.losses) // 2, len(report.losses)]
+    assert len(report.mistakes) == 30
+    assert report.mistakes[0].gold in ("score 0", "score 5")
+    off = [mistake.loss or 0.0 for mistake in report.mistakes]
+    assert off == sorted(off, reverse=True)
+    page = (tuned.save(tmp_path / "saved") / "report.html").read_text()
+    assert "sentence vectors" in page
+    nearest = tune_vectors(folder, paraphrases(), paraphrases(), epochs=1, device="cpu", learning_rate=1e-6)
+    assert len(nearest.report.mistakes) == round((1 - nearest.score) * 25)
+    assert all(mistake.gold != mistake.predicted for mistake in nearest.report.mistakes)
 
 
 def test_what_was_tuned_before_keeps_its_style(bert: Bert, tmp_path: Path) -> None:

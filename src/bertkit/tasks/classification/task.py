@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertkit.errors import BertkitError
+from bertkit.errors import BertkitError, LongTextError
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig, Problem
 from bertkit.tasks.classification.scoring import ClassScorer
@@ -77,7 +77,12 @@ class ClassificationTask:
     def encode(self, examples: Sequence[TextExample], tokenizer: Tokenizer, limit: Limit) -> list[Item]:
         """One item a text, or one a window; an empty second text is none."""
         texts = [(example.text, example.pair or None) for example in examples]
-        encoded = tokenizer.encode_batch(texts, max_length=limit.max_length, long=limit.long, stride=limit.stride)
+        how: dict[str, Any] = {"max_length": limit.max_length, "long": limit.long, "stride": limit.stride}
+        try:
+            encoded = tokenizer.encode_batch(texts, **how)
+        except LongTextError:
+            _name_long(examples, texts, tokenizer, how)
+            raise
         items = []
         for index, (example, windows) in enumerate(zip(examples, encoded, strict=True)):
             target = self.target(example)
@@ -111,7 +116,7 @@ class ClassificationTask:
 
     def logits(self, model: BertModel, batch: TaskBatch) -> Tensor:
         """Scores of the labels of each sequence: [N, C]."""
-        return model.class_logits(model.encoder(batch.inputs, rows=batch.rows))
+        return model.class_logits(model.encoder(batch.inputs, rows=model.summary_rows(batch.inputs, batch.rows)))
 
     def loss_sum(self, logits: Tensor, batch: TaskBatch) -> Tensor:
         """Cross-entropy, binary cross-entropy of every label, or squared error."""
@@ -231,6 +236,19 @@ def _number(example: TextExample) -> float:
         raise BertkitError(
             f"{_where(example.line)}the label {example.label!r} is no number; this model predicts numbers"
         ) from None
+
+
+def _name_long(
+    examples: Sequence[TextExample], texts: Sequence[Any], tokenizer: Tokenizer, how: Mapping[str, Any]
+) -> None:
+    """Refuse the first text that is too long by the line of its file, if it has one."""
+    for example, text in zip(examples, texts, strict=True):
+        try:
+            tokenizer.encode_batch([text], **how)
+        except LongTextError as error:
+            if example.line is not None:
+                raise LongTextError(f"line {example.line}: {error}") from None
+            return
 
 
 @lru_cache(maxsize=8)

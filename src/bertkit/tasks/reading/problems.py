@@ -27,7 +27,7 @@ class Problems:
         """Count and name a bad row, or stop at it."""
         problem = Problem(self.file, line, reason)
         if not self.skip_bad:
-            raise BertkitError(f"{problem} (skip_bad leaves such rows out)")
+            raise BertkitError(f"{problem} (--skip-bad, in Python skip_bad, leaves such rows out)")
         self.count += 1
         if len(self.named) < MAX_NAMED:
             self.named.append(problem)

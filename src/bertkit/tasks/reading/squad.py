@@ -48,16 +48,19 @@ def stream_squad(path: str | Path, problems: Problems) -> Iterator[QuestionExamp
     if not path.is_file():
         raise BertkitError(f"no file {path}; name a file in SQuAD's format (.json, also .gz, .xz, .zst)")
     kind = TABLE_KINDS.get(inner_suffix(path))
-    found = _row_questions(path, problems) if kind in ("jsonl", "parquet") else _json_questions(path)
+    text = "" if kind in ("jsonl", "parquet") else _read_text(path)
+    found = _row_questions(path, problems) if kind in ("jsonl", "parquet") else _json_questions(path, text)
     for line, question, context, title in found:
         name = question.get("id") if isinstance(question, Mapping) else None
         try:
-            example = _example(question, context, title, line, problems)
+            example, reasons = _example(question, context, title, line, problems)
             if example.id in seen:
                 raise BadRowError("this id comes twice; give every question its own")
         except BadRowError as error:
-            problems.add(line or 0, f"question {name!r}: {error}")
+            _add(problems, line, text, name, f": {error}")
         else:
+            for reason in reasons:
+                _add(problems, line, text, name, f", one of its answers: {reason}")
             seen.add(example.id)
             yield example
 
@@ -65,20 +68,33 @@ def stream_squad(path: str | Path, problems: Problems) -> Iterator[QuestionExamp
 Found = Iterator[tuple[int | None, Any, Any, str | None]]
 
 
-def _json_questions(path: Path) -> Found:
-    for article in _articles(path):
+def _json_questions(path: Path, text: str) -> Found:
+    for article in _articles(path, text):
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
                 yield None, question, paragraph["context"], article.get("title")
 
 
-def _articles(path: Path) -> list[Any]:
+def _read_text(path: Path) -> str:
     with whole_file(path), open_bytes(path) as stream:
         raw = stream.read()
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BertkitError(f"{path} is not UTF-8; convert it first") from None
+
+
+def _add(problems: Problems, line: int | None, text: str, name: Any, reason: str) -> None:
+    """Name a bad question by its line and id; JSON that is all one line, by its character too."""
+    place = max(text.find(json.dumps(name, ensure_ascii=escaped)) for escaped in (False, True))
+    where = f" at character {place:,}" if place >= 0 and "\n" not in text.rstrip() else ""
+    found = 0 if place < 0 else text.count("\n", 0, place) + 1
+    problems.add(line or found, f"question {name!r}{where}{reason}")
+
+
+def _articles(path: Path, text: str) -> list[Any]:
+    try:
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise BertkitError(f"{path}{where}: not JSON; is the file complete?") from None
@@ -104,7 +120,10 @@ def _row_questions(path: Path, problems: Problems) -> Found:
         yield row.line, question, question.get("context"), question.get("title")
 
 
-def _example(question: Any, context: Any, title: str | None, line: int | None, problems: Problems) -> QuestionExample:
+def _example(
+    question: Any, context: Any, title: str | None, line: int | None, problems: Problems
+) -> tuple[QuestionExample, list[str]]:
+    """The question, and why some of its answers were left out."""
     if not isinstance(question, Mapping) or not isinstance(context, str):
         raise BadRowError("no JSON object with a context; write id, question and answers")
     asked, name = question.get("question"), question.get("id")
@@ -115,12 +134,13 @@ def _example(question: Any, context: Any, title: str | None, line: int | None, p
     if not isinstance(name, str | int):
         raise BadRowError("it has no id; give it one")
     is_impossible = bool(question.get("is_impossible", False))
-    answers = () if is_impossible else _answers(question.get("answers") or [], check_unicode(context), problems, line)
-    return QuestionExample(str(name), check_unicode(asked), context, answers, is_impossible, title, line)
+    given = [] if is_impossible else question.get("answers") or []
+    answers, reasons = _answers(given, check_unicode(context), problems)
+    return QuestionExample(str(name), check_unicode(asked), context, answers, is_impossible, title, line), reasons
 
 
-def _answers(given: Any, context: str, problems: Problems, line: int | None) -> tuple[Answer, ...]:
-    """The answers that stand where they say; of several, bad ones are left out alone."""
+def _answers(given: Any, context: str, problems: Problems) -> tuple[tuple[Answer, ...], list[str]]:
+    """The answers that stand where they say; of several, bad ones are left out alone, and why."""
     good: list[Answer] = []
     reasons: list[str] = []
     for answer in given:
@@ -130,9 +150,7 @@ def _answers(given: Any, context: str, problems: Problems, line: int | None) -> 
             reasons.append(str(error))
     if reasons and (not good or not problems.skip_bad):
         raise BadRowError(reasons[0])
-    for reason in reasons:
-        problems.add(line or 0, reason)
-    return tuple(good)
+    return tuple(good), reasons
 
 
 def _answer(answer: Any, context: str) -> Answer:

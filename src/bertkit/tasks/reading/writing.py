@@ -55,10 +55,17 @@ def table_writer(path: str | Path, table: Table, added: Sequence[str] = ()) -> I
     kind = TABLE_KINDS.get(inner_suffix(path))
     if kind is None:
         raise BertkitError(f"{path} has no ending that says what to write; name it {', '.join(TABLE_KINDS)}")
+    with open_aside(path) as stream, _writer(kind, stream, table, added) as write:
+        yield write
+
+
+@contextmanager
+def open_aside(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written, packed as its name says, that appears when all went well."""
     aside = path.with_name(f".{path.name}.part")
     try:
-        with _open_packed(aside, path.suffix.lower()) as stream, _writer(kind, stream, table, added) as write:
-            yield write
+        with _open_packed(aside, path.suffix.lower()) as stream:
+            yield stream
         os.replace(aside, path)
     except UnicodeEncodeError:
         raise BertkitError(f"cannot write {path}: a cell is no valid Unicode; write .jsonl") from None

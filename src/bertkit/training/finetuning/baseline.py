@@ -1,15 +1,20 @@
-"""What BERT is measured against: a simple model trained on the same examples, and the most frequent class."""
+"""What BERT is measured against: a simple model trained on the same examples, and always saying the most frequent thing."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bertkit.tasks.answering.scoring import THRESHOLD, AnswerScorer
+from bertkit.tasks.answering.spans import AnswerPrediction
+from bertkit.tasks.answering.task import AnsweringTask
 from bertkit.tasks.baseline import AnswerBaseline, TextBaseline, WordBaseline
 from bertkit.tasks.classification.task import ClassificationTask, ClassPrediction
-from bertkit.tasks.metrics import SquadMetrics
+from bertkit.tasks.reading.examples import Answer, QuestionExample
 from bertkit.tasks.tagging.decoding import TagPrediction
-from bertkit.tasks.task import Task
+from bertkit.tasks.task import Scorer, Task
+
+ANSWERED = 0.0  # the threshold of one who always answers
 
 
 @dataclass(frozen=True)
@@ -26,27 +31,38 @@ def measure_baselines(task: Task[Any, Any], train: Sequence[Any], dev: Sequence[
     if isinstance(task, ClassificationTask):
         texts = TextBaseline(train, task.problem)
         said = [ClassPrediction(label, None) for label in texts.predict(dev)]
-        return Baselines(texts.name, _scores(task, dev, said), _majority(task, train, dev))
-    if task.name == "tagging":
-        words = WordBaseline(train)
-        tagged = [TagPrediction(tags, ()) for tags in words.predict(dev)]
-        return Baselines(words.name, _scores(task, dev, tagged), {})
-    answers = AnswerBaseline(dev)
-    metrics = SquadMetrics()
-    for example, found in zip(dev, answers.predict(dev), strict=True):
-        metrics.add([answer.text for answer in example.answers], found.text if found else None)
-    return Baselines(answers.name, metrics.scores(), {})
+        return Baselines(texts.name, _scores(task.scorer(), dev, said), _most_frequent_class(task, train, dev))
+    if isinstance(task, AnsweringTask):
+        return _answering(task, dev)
+    words = WordBaseline(train)
+    tagged = [TagPrediction(tags, ()) for tags in words.predict(dev)]
+    same = [TagPrediction((words.other,) * len(example.words), ()) for example in dev]
+    return Baselines(words.name, _scores(task.scorer(), dev, tagged), _scores(task.scorer(), dev, same))
 
 
-def _majority(task: ClassificationTask, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, float]:
+def _answering(task: AnsweringTask, dev: Sequence[QuestionExample]) -> Baselines:
+    """Words beside those of the question; where there may be no answer, also never answering at all."""
+    answers, may_be_none = AnswerBaseline(dev), task.options.no_answer_threshold is not None
+    threshold = ANSWERED if may_be_none else None
+    found = _scores(AnswerScorer(threshold), dev, [_as_prediction(answer) for answer in answers.predict(dev)])
+    silent = _scores(AnswerScorer(threshold), dev, [_as_prediction(None)] * len(dev)) if may_be_none else {}
+    return Baselines(answers.name, found, silent)
+
+
+def _as_prediction(answer: Answer | None) -> AnswerPrediction:
+    if answer is None:
+        return AnswerPrediction("", 0, 0, 0.0, 0.0, 1.0, ())
+    return AnswerPrediction(answer.text, answer.start, answer.start + len(answer.text), 0.0, 0.0, 1.0, ())
+
+
+def _most_frequent_class(task: ClassificationTask, train: Sequence[Any], dev: Sequence[Any]) -> dict[str, float]:
     if task.problem != "single_label":
         return {}
     (most, _), *_ = Counter(str(example.label) for example in train).most_common(1)
-    return _scores(task, dev, [ClassPrediction(most, None)] * len(dev))
+    return _scores(task.scorer(), dev, [ClassPrediction(most, None)] * len(dev))
 
 
-def _scores(task: Task[Any, Any], dev: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
-    scorer = task.scorer()
+def _scores(scorer: Scorer[Any, Any], dev: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
     for example, prediction in zip(dev, said, strict=True):
         scorer.add(example, prediction)
-    return scorer.scores()
+    return {name: score for name, score in scorer.scores().items() if name != THRESHOLD}

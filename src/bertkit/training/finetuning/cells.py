@@ -4,6 +4,7 @@ In: a FinetuneConfig for each cell. Out: their summaries, their mean and spread,
 folder, runs/CELL/result.json says that a cell is done, so a killed grid goes on at the cell that it was in.
 """
 
+import gc
 import json
 import math
 import shutil
@@ -18,6 +19,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.evaluation import FEW_STEPS
 from bertkit.training.finetuning.records import RunSummary, TaskData, Watcher
 from bertkit.training.finetuning.run import EARLY, FinetuneRun
 from bertkit.training.finetuning.start import Base
@@ -78,14 +80,18 @@ class CellRunner:
         self.keep = keep  # told of every new best, before its cell counts as done
         self.cells: list[Cell] = []
         self.best: Cell | None = None
-        self.model: BertModel | None = None  # the best cell's, unless it was finished earlier
+        self.model: BertModel | None = None  # the best cell's, on the CPU, unless it was finished earlier
         self.stopped_by: str | None = None
+        self._has_begun = False
 
     def run(self, configs: Iterable[FinetuneConfig], stop: StopRequest | None = None) -> list[Cell]:
         """All cells, or those before a signal."""
-        for config in configs:
+        asked = list(configs)
+        for number, config in enumerate(asked, start=1):
             cell = self._finished(config)
             if cell is None:
+                if len(asked) > 1:
+                    self._say(f"run {number} of {len(asked)}: {config.cell}")
                 cell = self._run_cell(config, stop)
             if cell is None:
                 break
@@ -104,20 +110,25 @@ class CellRunner:
 
     def _run_cell(self, config: FinetuneConfig, stop: StopRequest | None) -> Cell | None:
         """One cell; a collapsed run is begun anew with another seed, a bounded number of times."""
-        given_up: list[tuple[int, str]] = []
+        tried: list[tuple[RunSummary, BertModel]] = []
         while True:
-            again = len(given_up)
+            again = len(tried)
             seeded = replace(config, seed=config.seed + again * SEED_STEP)
             summary, model = self._attempt(seeded, config.cell, again, stop)
             if summary.stopped_by and not summary.stopped_by.startswith(EARLY):
                 self.stopped_by = summary.stopped_by
                 return None
-            if not summary.collapsed or again >= config.restarts:
+            tried.append((summary, model))
+            if not summary.collapsed or again >= config.restarts or summary.num_steps < FEW_STEPS:
                 break
-            given_up.append((seeded.seed, summary.collapsed))
             self._say(f"collapsed with seed {seeded.seed}: {summary.collapsed}; begun anew with another seed")
         if summary.collapsed:
-            self._say(f"seed {seeded.seed} collapsed too: {summary.collapsed}; see the report for what to try")
+            self._say(self._last_word(summary, len(tried)))
+        # Where all collapsed, the best of them is kept, not the last.
+        summary, model = max(tried, key=lambda one: self._rank(one[0]))
+        given_up = [
+            (int(one.config["seed"]), one.collapsed) for one, _ in tried if one is not summary and one.collapsed
+        ]
         cell = Cell(config.cell, summary, tuple(given_up))
         if self._beats(cell):
             self.best, self.model = cell, model
@@ -131,19 +142,39 @@ class CellRunner:
     ) -> tuple[RunSummary, BertModel]:
         folder = None if self.folder is None else self.folder / name / f"attempt-{number}"
         run = FinetuneRun(self.base, self.data, config, self.device, folder, self.watcher)
+        run.says_start, self._has_begun = not self._has_begun, True
         try:
-            return run.run(stop), run.model
+            summary = run.run(stop)
         except DivergedError as error:
-            raise BertkitError(f"{name}: {error}") from None
+            if number >= config.restarts:
+                raise BertkitError(f"{name}: {error}") from None
+            summary = replace(run.summary(), scores={}, train_loss=math.inf, collapsed=str(error))
+        model = run.model
+        model.zero_grad(set_to_none=True)
+        # A run refers to itself, so its optimizer's state would stay on the device beside the next run's.
+        del run
+        gc.collect()
+        return summary, model.cpu()
 
     def _beats(self, cell: Cell) -> bool:
         """Better by the score; a run that has not collapsed beats any that has."""
-        return self.best is None or self._rank(cell) > self._rank(self.best)
+        return self.best is None or self._rank(cell.summary) > self._rank(self.best.summary)
 
-    def _rank(self, cell: Cell) -> tuple[bool, float]:
-        metric = str(cell.summary.config["metric"]) or self.data.task.metric
-        score = cell.summary.scores.get(metric, -cell.summary.train_loss)
-        return cell.summary.collapsed is None, score if math.isfinite(score) else -math.inf
+    def _rank(self, summary: RunSummary) -> tuple[bool, float]:
+        metric = str(summary.config["metric"]) or self.data.task.metric
+        score = summary.scores.get(metric, -summary.train_loss)
+        return summary.collapsed is None, score if math.isfinite(score) else -math.inf
+
+    @staticmethod
+    def _last_word(summary: RunSummary, num_tried: int) -> str:
+        seed, why = summary.config["seed"], summary.collapsed
+        if summary.num_steps < FEW_STEPS:
+            return (
+                f"nothing was learned in {summary.num_steps} steps (seed {seed}: {why}); train for more epochs, or with a "
+                "higher rate: --set epochs=..., --set learning_rate=..."
+            )
+        too = " too" if num_tried > 1 else ""
+        return f"seed {seed} collapsed{too}: {why}; see the report for what to try"
 
     def _store(self, cell: Cell) -> None:
         """The cell counts as done; its checkpoints are no longer needed."""

@@ -33,6 +33,7 @@ class FinetuneConfig:
     seed: int = 0
     max_length: int = 0  # 0: as many tokens as the model has positions
     long: LongPolicy = "window"
+    stride: int = -1  # tokens that windows of a long text share; -1: a quarter of a window
     eval_every: int = 0  # steps between looks at the development set; 0: every epoch
     save_every: int = 0  # steps between checkpoints; 0: with every look
     patience: int = 0  # looks without a better score before training stops; 0: never
@@ -52,6 +53,10 @@ class FinetuneConfig:
         for name in ("seed", "max_length", "eval_every", "save_every", "patience", "restarts", "micro_tokens"):
             if getattr(self, name) < 0:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if self.stride < -1:
+            raise BertkitError(
+                f"stride is {self.stride}; give the tokens that windows share, or -1 for a quarter of them"
+            )
         for name, choices in (
             ("long", ("error", "truncate", "window")),
             ("class_weights", ("", "balanced")),

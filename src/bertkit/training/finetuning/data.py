@@ -1,9 +1,9 @@
 """From files or examples to what runs train on: read, split where there is one file, checked for duplicates, encoded."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from bertkit.tasks.predicting import Chunk, encode_chunks
 from bertkit.tasks.reading.splits import find_duplicates, split_examples
-from bertkit.tasks.registry import read_examples, task_for, task_name
-from bertkit.tasks.task import Task
+from bertkit.tasks.registry import ReadExamples, read_examples, task_for, task_name
+from bertkit.tasks.task import Item, Task
 from bertkit.tokenizer.fitting import Limit
 from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.records import TaskData
@@ -34,6 +34,7 @@ class Prepared:
     train: Sequence[Any] = field(repr=False)
     dev: Sequence[Any] = field(repr=False)
     sources: tuple[str, str]  # names of the files of both
+    num_left_out: tuple[int, int]  # bad rows of both, which the notes name
     notes: tuple[str, ...]  # what to say of them: columns taken, the split, duplicates
     fingerprint: str  # of the encoded examples
 
@@ -44,7 +45,8 @@ def prepare(
     """Read and encode the examples of a task."""
     kind = task_name(name)
     options = {**columns, **({"problem": "regression"} if name == "regression" else {})}
-    examples, notes = _read(kind, train, options)
+    read, bad = _read(kind, train, options), 0
+    examples, notes = read.examples, list(read.lines)
     if dev is None:
         split = split_examples(examples, share=DEV_SHARE, seed=config.seed)
         examples, held = split.train, split.dev
@@ -53,21 +55,20 @@ def prepare(
     if dev is not None:
         # A label means in both files what it means in the first.
         same = {"problem": task.configure(base.encoder).problem} if kind == "classification" else {}
-        held, more = _read(kind, dev, {**options, **same})
-        notes += [*more, *find_duplicates({"train": examples, "dev": held}).lines()]
-    limit = base.limit(config.max_length, config.long)
+        other = _read(kind, dev, {**options, **same})
+        held, bad = other.examples, other.num_left_out
+        notes += [*other.lines, *find_duplicates({"train": examples, "dev": held}).lines()]
+    limit = base.limit(config.max_length, config.long, config.stride)
     encoded = (list(encode_chunks(task, part, base.tokenizer, limit)) for part in (examples, held))
     data = TaskData(task, *encoded)
     notes += [*long_lines("train", data.train), *long_lines("dev", data.dev)]
     sources = (_name(train), _name(train if dev is None else dev))
-    return Prepared(base, task, limit, data, examples, held, sources, tuple(notes), fingerprint_of(data))
+    counts = (read.num_left_out, bad)
+    return Prepared(base, task, limit, data, examples, held, sources, counts, tuple(notes), fingerprint_of(data))
 
 
-def _read(name: str, source: Source, options: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
-    if isinstance(source, str | Path):
-        read = read_examples(name, source, **options)
-        return read.examples, read.lines
-    return list(source), []
+def _read(name: str, source: Source, options: Mapping[str, Any]) -> ReadExamples:
+    return read_examples(name, source, **options) if isinstance(source, str | Path) else ReadExamples(list(source), [])
 
 
 def _name(source: Source) -> str:
@@ -83,10 +84,21 @@ class LongExamples:
 
 
 def find_long(chunk: Chunk[Any]) -> LongExamples:
-    """The examples of a chunk that have several windows, or whose item notes that tokens were cut."""
-    counts = Counter(item.example for item in chunk.items)
-    cut = {item.example for item in chunk.items if isinstance(item.note, int) and item.note > 0}
-    return LongExamples(tuple(index for index, num in counts.items() if num > 1), tuple(sorted(cut)))
+    """The examples of a chunk that have several windows, or that lost tokens or words."""
+    windowed, cut = [], []
+    for index, group in groupby(chunk.items, key=lambda item: item.example):
+        items = list(group)
+        windowed += [index] if len(items) > 1 else []
+        cut += [index] if _is_cut(chunk.examples[index], items) else []
+    return LongExamples(tuple(windowed), tuple(cut))
+
+
+def _is_cut(example: Any, items: Sequence[Item]) -> bool:
+    """Whether the items of an example leave some of it out, by what their task noted of them."""
+    note = items[0].note
+    if isinstance(note, tuple):  # tagging: the words that each window reads
+        return sum(len(item.note) for item in items) < len(example.words)
+    return bool(getattr(note, "num_cut", note))  # answering, classification: tokens
 
 
 def long_lines(name: str, chunks: Sequence[Chunk[Any]]) -> list[str]:

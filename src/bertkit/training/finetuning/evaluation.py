@@ -17,6 +17,7 @@ from bertkit.tasks.predicting import Chunk, predict_chunks
 from bertkit.tasks.task import IGNORED, Item, Task
 
 NOT_BELOW = 0.98  # of the loss of guessing: a run above it has learned nothing
+FEW_STEPS = 50  # a run of fewer has not had the time to learn, and another seed would not help it
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def find_collapse(train_loss: float, guess: float | None, look: TaskEvaluation |
     if look is not None and look.only_answer is not None:
         return f"it says {look.only_answer!r} of all {look.num_examples:,} development examples"
     if guess is not None and guess > 0 and not train_loss < NOT_BELOW * guess:
-        return f"its training loss {train_loss:.4f} is not below {guess:.4f}, that of guessing by frequency"
+        return f"its training loss {train_loss:.4f} is not clearly below {guess:.4f}, that of a constant guess"
     return None
 
 

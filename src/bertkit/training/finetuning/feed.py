@@ -1,10 +1,10 @@
 """Examples become steps: shuffled by (seed, epoch), batch_size a step, cut into micro-batches by tokens.
 
 In: a task's items. Out: TaskBatches by number, and which numbers form which step. The cut changes when memory runs
-out; the steps do not. `make_ready` is the one place where items become the tensors that a device computes.
+out; the steps do not. Where graphs replay them, batches come filled up to one of a few shapes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.predicting import Chunk
-from bertkit.tasks.task import IGNORED, Item, Task, TaskBatch, collate
+from bertkit.tasks.task import IGNORED, Task, TaskBatch, collate
 from bertkit.training.plan import Place
 
 MOST_PARTS = 1 << 20  # micro-batches that a step may have; numbers them apart from the next step's
@@ -44,18 +44,12 @@ def add_counts(counts: Iterable[TaskCounts]) -> TaskCounts:
 
 @dataclass(frozen=True)
 class Shape:
-    """Fixed sizes of a batch: compiled code and CUDA graphs want few of them."""
+    """Fixed sizes of a batch: CUDA graphs want few of them."""
 
     num_tokens: int
     num_sequences: int
     num_rows: int
     max_seqlen: int
-
-
-def make_ready(items: Sequence[Item], shape: Shape | None = None) -> TaskBatch:
-    """Items laid end to end; with a shape, filled up with dummy sequences whose targets count nowhere."""
-    batch = collate(items)
-    return batch if shape is None else fill_up(batch, shape)
 
 
 def fill_up(batch: TaskBatch, shape: Shape) -> TaskBatch:
@@ -68,13 +62,12 @@ def fill_up(batch: TaskBatch, shape: Shape) -> TaskBatch:
     if spare < 0 or empty < 0 or rows < 0 or inputs.max_seqlen > longest:
         raise ValueError(f"{inputs.num_tokens} tokens in {len(inputs)} sequences do not fit into {shape}")
     lengths = torch.tensor([*dummies, *([0] * empty)], dtype=torch.int32)
-    positions = [torch.arange(length) for length in dummies]
     return TaskBatch(
         inputs=replace(
             inputs,
             token_ids=_extend(inputs.token_ids, spare, 0),
             segment_ids=_extend(inputs.segment_ids, spare, 0),
-            position_ids=torch.cat([inputs.position_ids, *positions]),
+            position_ids=_extend(inputs.position_ids, spare, 0),  # a place that every model has
             cu_seqlens=torch.cat([inputs.cu_seqlens, inputs.num_tokens + lengths.cumsum(0, dtype=torch.int32)]),
             max_seqlen=longest,
         ),
@@ -99,12 +92,13 @@ class TaskFeed:
         seed: int,
         micro_tokens: int,
         pads: bool,
+        shape_for: Callable[[TaskBatch], Shape | None] | None = None,
     ) -> None:
         self.items = [item for chunk in chunks for item in chunk.items]
         self.targets = [task.num_targets(item) for item in self.items]
         self.first_items = _first_items(chunks)
         self.batch_size, self.seed, self.pads = batch_size, seed, pads
-        self.micro_tokens = micro_tokens
+        self.micro_tokens, self.shape_for = micro_tokens, shape_for
         if not self.items:
             raise BertkitError("there is nothing to train on: the data has no examples")
 
@@ -133,7 +127,7 @@ class TaskFeed:
     def _order(self, epoch: int) -> NDArray[np.int64]:
         return np.random.default_rng((self.seed, epoch, SHUFFLE)).permutation(self.num_examples)
 
-    @lru_cache(maxsize=4)  # noqa: B019
+    @lru_cache(maxsize=16)  # noqa: B019 - steps at hand and those built ahead
     def parts_of(self, step: int, micro_tokens: int) -> list[list[int]]:
         """The items of each micro-batch of a step, of about one length each."""
         items = [i for e in self.examples_of(step) for i in range(self.first_items[e], self.first_items[e + 1])]
@@ -157,7 +151,9 @@ class TaskFeed:
 
     def micro_batch(self, index: int) -> TaskBatch:
         """The micro-batch of this number."""
-        return make_ready([self.items[i] for i in self._part(index)])
+        batch = collate([self.items[i] for i in self._part(index)])
+        shape = self.shape_for(batch) if self.shape_for else None
+        return batch if shape is None else fill_up(batch, shape)
 
     def counts(self, index: int) -> TaskCounts:
         """What it holds."""

@@ -159,7 +159,7 @@ def make_result(prepared: Prepared, runner: CellRunner, config: FinetuneConfig, 
         assert folder is not None  # without a folder no cell was done before
         model = load_model(folder)[0]
     return Finetuned(
-        model=model,
+        model=model.to(runner.device),
         task=prepared.task.tuned(best.summary.scores),
         config=FinetuneConfig(**best.summary.config),
         cells=runner.cells,
@@ -201,4 +201,4 @@ def save_weights(folder: Path, model: BertModel, prepared: Prepared, task: Task[
     """A folder that bertkit and the ecosystem load."""
     save_model(model, folder)
     prepared.base.tokenizer.save(folder, max_length=model.config.max_positions)
-    write_task(folder, task, prepared.limit.max_length, prepared.limit.long)
+    write_task(folder, task, prepared.limit)

@@ -1,21 +1,25 @@
 """Forward and backward of small batches as CUDA graphs: 32 short texts are bound by launches, not by arithmetic.
 
-In: batches of any size. Each is filled up to the nearest of a few shapes, and every shape is recorded once: replaying it
-adds the same gradients to the same places. Dropout draws anew from the generator, as its seed is when replayed.
+In: batches in few shapes, as `shape_for` names them and the feed fills them up. Each shape is recorded once; replaying it
+writes its gradients to the same places. Dropout draws anew from the generator, as its seed is when replayed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertkit.tasks.task import TaskBatch
-from bertkit.training.finetuning.feed import Shape, fill_up
+from bertkit.training.finetuning.feed import Shape
+from bertkit.training.finetuning.narrow import NarrowStep
 
 MOST_TOKENS = 16384  # beyond this a device is busy anyway, and a graph would only hold memory
 STEPS_PER_OCTAVE = 4  # of token counts: at most a quarter is dummies
 LEAST_TOKENS = 128
-LENGTHS = (64, 128, 256, 512)
+LENGTHS = (128, 512)  # of the longest sequence: flash attention skips what a sequence does not fill
+SEQUENCES = 16  # their number is rounded up to a multiple of this; empty ones cost nothing
 WARM_UPS = 2  # before recording: libraries choose and allocate in their first calls
 
 
@@ -36,7 +40,7 @@ def shape_for(batch: TaskBatch) -> Shape | None:
     size = round_up_tokens(tokens)
     if size > MOST_TOKENS:
         return None
-    sequences = -(-len(batch.inputs) // 8) * 8
+    sequences = -(-len(batch.inputs) // SEQUENCES) * SEQUENCES
     rows = size if len(batch.rows) > sequences else sequences
     return Shape(size, sequences + -(-size // (STEPS_PER_OCTAVE * length)) + 1, rows, length)
 
@@ -51,59 +55,78 @@ def round_up_tokens(tokens: int) -> int:
 
 
 class Graphs:
-    """The recordings of an objective. Gradients lie where they are; zero them in place, never drop them."""
+    """The recordings of a step. Gradients lie where they are and are never dropped."""
 
-    def __init__(self, objective: nn.Module, parameters: list[nn.Parameter]) -> None:
-        self.objective, self.parameters = objective, parameters
-        self.recordings: dict[tuple[Shape, tuple[torch.dtype, ...]], Recording] = {}
+    def __init__(self, step: NarrowStep) -> None:
+        self.step = step
+        self.recordings: dict[tuple[Shape, torch.dtype, bool], Recording] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        for p in parameters:
-            p.grad = torch.zeros_like(p)
 
-    def differentiate(self, batch: TaskBatch, whole: Tensor) -> Tensor | None:
-        """Add this batch's gradients; its sums come back. None where the batch is too large."""
-        shape = shape_for(batch)
-        if shape is None:
+    def differentiate(self, batch: TaskBatch, whole: Tensor, *, is_first: bool) -> Tensor | None:
+        """As the step's own; None where the batch is so large that a graph would not pay."""
+        if batch.inputs.num_tokens > MOST_TOKENS:
             return None
-        filled = fill_up(batch, shape)
-        key = (shape, (filled.targets.dtype,))
+        key = (shape_of(batch), batch.targets.dtype, is_first)
         if key not in self.recordings:
-            self.recordings[key] = self._record(filled, whole)
+            self.recordings[key] = self._record(batch, whole, is_first=is_first)
         recording = self.recordings[key]
-        copy_batch(filled, recording.batch)
+        copy_batch(batch, recording.batch)
         recording.whole.copy_(whole, non_blocking=True)
         recording.graph.replay()
         return recording.sums.clone()
 
-    def _record(self, batch: TaskBatch, whole: Tensor) -> Recording:
+    def forget(self) -> None:
+        """Give the memory of all recordings back; shapes are recorded anew when they come."""
+        for recording in self.recordings.values():
+            recording.graph.reset()
+        self.recordings.clear()
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def _record(self, batch: TaskBatch, whole: Tensor, *, is_first: bool) -> Recording:
         own, denominators = batch.to(whole.device), whole.clone()
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        kept = [grad.clone() for grad in grads]  # of micro-batches before this one
+        generator, before = torch.cuda.default_generators[whole.device.index or 0], torch.cuda.current_stream()
+        seed = generator.initial_seed()
+        grads = [p.grad for p in self.step.parameters if p.grad is not None]
+        kept = [] if is_first else [grad.clone() for grad in grads]  # of micro-batches before this one
         torch.cuda.synchronize()
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
-                self._run(own, denominators)
+                self.step.differentiate(own, denominators, is_first=is_first)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            sums = self._run(own, denominators)
-        torch._foreach_copy_(grads, kept)
+        try:
+            # Other threads pin memory meanwhile, which a recording that watched them too would not survive.
+            with as_out_of_memory(), torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                sums = self.step.differentiate(own, denominators, is_first=is_first)
+        finally:
+            torch.cuda.set_stream(before)  # a recording that failed leaves its own stream behind
+        generator.manual_seed(seed)  # warming up drew from it; dropout is to be the same whenever a shape is recorded
+        if kept:
+            torch._foreach_copy_(grads, kept)
         return Recording(own, denominators, graph, sums)
 
-    def _run(self, batch: TaskBatch, whole: Tensor) -> Tensor:
-        loss, sums = self.objective(batch, whole)
-        loss.backward()
-        found: Tensor = sums
-        return found
 
-    def zero_gradients(self) -> None:
-        """For the next step."""
-        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
+@contextmanager
+def as_out_of_memory() -> Iterator[None]:
+    """A recording that memory broke off fails a second time, with another error, when it is closed."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        if isinstance(error.__context__, torch.OutOfMemoryError):
+            raise torch.OutOfMemoryError(str(error.__context__)) from None
+        raise
+
+
+def shape_of(batch: TaskBatch) -> Shape:
+    """The sizes of a batch as they are."""
+    return Shape(batch.inputs.num_tokens, len(batch.inputs), len(batch.rows), batch.inputs.max_seqlen)
 
 
 def copy_batch(source: TaskBatch, target: TaskBatch) -> None:
-    """Into the recording's own tensors."""
+    """Into the recording's own tensors; the feed has pinned the source."""
     pairs = [
         (source.inputs.token_ids, target.inputs.token_ids),
         (source.inputs.segment_ids, target.inputs.segment_ids),
@@ -113,4 +136,4 @@ def copy_batch(source: TaskBatch, target: TaskBatch) -> None:
         (source.targets, target.targets),
     ]
     for here, there in pairs:
-        there.copy_(here.pin_memory(), non_blocking=True)
+        there.copy_(here, non_blocking=True)

@@ -11,6 +11,7 @@ from bertkit.model.bert import BertModel
 from bertkit.tasks.task import Task, TaskBatch
 from bertkit.training.finetuning.feed import TaskCounts, TaskFeed, add_counts
 from bertkit.training.finetuning.graphs import Graphs
+from bertkit.training.finetuning.narrow import NarrowStep
 from bertkit.training.stepping import Loop, Step
 
 
@@ -43,18 +44,24 @@ class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
     """The loop over a task's batches; memory that runs out halves the micro-batches and keeps the step."""
 
     on_relief: Callable[[int], None] = staticmethod(lambda micro_tokens: None)
-    graphs: Graphs | None = None  # set before the first step
+    narrow: NarrowStep | None = None  # in bf16; set before the first step, as are the graphs of it
+    graphs: Graphs | None = None
+    _is_first = True  # micro-batch of its step
 
     def differentiate(self, batch: TaskBatch, whole: Tensor) -> Tensor:
-        """By a CUDA graph where there are some and the batch is small."""
-        sums = self.graphs.differentiate(batch, whole) if self.graphs else None
-        return super().differentiate(batch, whole) if sums is None else sums
+        """In bf16 on narrow copies, by a CUDA graph where there are some and the batch is small."""
+        if self.narrow is None:
+            return super().differentiate(batch, whole)
+        is_first, self._is_first = self._is_first, False
+        sums = self.graphs.differentiate(batch, whole, is_first=is_first) if self.graphs else None
+        if sums is None:
+            sums = self.narrow.differentiate(batch.to(self.world.device), whole, is_first=is_first)
+        return sums
 
     def zero_gradients(self) -> None:
-        """Graphs write to fixed places."""
-        if self.graphs:
-            self.graphs.zero_gradients()
-        else:
+        """Narrow steps overwrite them in their fixed places."""
+        self._is_first = True
+        if self.narrow is None:
             super().zero_gradients()
 
     @staticmethod
@@ -79,12 +86,16 @@ class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
         assert isinstance(feed, TaskFeed)
         if not feed.halve(self.progress.step):
             return False
+        if self.graphs:  # of the larger batches, which would hold their memory for nothing
+            self.graphs.forget()
         self.on_relief(feed.micro_tokens)
         return True
 
 
 def half_copy(model: BertModel, dtype: torch.dtype) -> BertModel:
     """A narrow copy to predict with; the float32 weights stay as they are."""
-    made = BertModel(model.config).to(model.device, dtype)
+    with torch.device("meta"):  # drawing weights that are overwritten takes a second
+        made = BertModel(model.config)
+    made = made.to(dtype).to_empty(device=model.device)
     made.load_state_dict(model.state_dict())
     return made.eval()

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import torch
 
+from bertkit.model.budgets import TRAINING
 from bertkit.model.config import BertConfig
 from bertkit.training.estimate.memory import Memory, available_memory, fitting_tokens, step_memory
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage
 
-CPU_TOKENS = 1536  # at once, padding inside attention included: more brings a CPU no speed
-MOST_GPU_TOKENS = 65536
 USED_SHARE = 0.85  # of the free memory; the rest is for the allocator's gaps
 SHORTEST = 8  # tokens of the shape that is counted
 GIB = 2**30
@@ -27,9 +26,11 @@ class FinetuneMemory:
     def line(self) -> str:
         """For people."""
         total, activations = self.step.total / GIB, self.step.activations / GIB
+        too_much = self.step.total > self.available_bytes
+        remedy = "; that is more than there is: lower max_length, or take a smaller model" if too_much else ""
         return (
             f"estimated memory: {total:.2f} of {self.available_bytes / GIB:.1f} GiB (weights, gradients and Adam "
-            f"{total - activations:.2f}, activations {activations:.2f}); at most {self.micro_tokens:,} tokens at once"
+            f"{total - activations:.2f}, activations {activations:.2f}); at most {self.micro_tokens:,} tokens at once{remedy}"
         )
 
 
@@ -46,9 +47,9 @@ def estimate_memory(
     """For sequences of up to `longest` tokens and steps of up to `step_tokens`; the micro-batch is chosen if it is 0."""
     longest, free = max(SHORTEST, longest), available_memory(device)
     if not micro_tokens:
-        micro_tokens = CPU_TOKENS
+        micro_tokens = TRAINING.on(device)
         if device.type == "cuda":
-            most = Stage(longest, max(longest, min(MOST_GPU_TOKENS, step_tokens)))
+            most = Stage(longest, max(longest, min(micro_tokens, step_tokens)))
             room = int(USED_SHARE * free)
             micro_tokens = fitting_tokens(config, optimizer, most, device, room, half=half) or longest
     micro_tokens = max(longest, micro_tokens)

@@ -9,7 +9,10 @@ from bertkit.model.bert import BertModel
 from bertkit.pages.finetuning import ClassRow, Mark, Mistake
 from bertkit.tasks.metrics import ClassMetrics, normalize_answer
 from bertkit.tasks.predicting import Chunk, predict_chunks
+from bertkit.tasks.reading.conll import is_entity_tag
 from bertkit.tasks.reading.examples import QuestionExample, TagExample, TextExample
+from bertkit.tasks.tagging.decoding import located
+from bertkit.tasks.tagging.labels import find_entities, parse_tag
 from bertkit.tasks.task import Scored, Task
 
 MOST_MISTAKES = 30
@@ -85,8 +88,19 @@ def make_mistake(one: Scored[Any, Any]) -> Mistake:
         predicted=" ".join(prediction.tags),
         place=_place(example.line),
         loss=loss,
+        gold_marks=true_marks(example),
         predicted_marks=[Mark(entity.start, entity.end, entity.kind) for entity in prediction.entities],
     )
+
+
+def true_marks(example: TagExample) -> list[Mark]:
+    """The entities that a sentence really has, in its characters."""
+    tags = example.tags or ()
+    if not all(map(is_entity_tag, tags)):
+        return []  # parts of speech, say
+    _, places = located(example)
+    spans = find_entities([parse_tag(tag) for tag in tags])
+    return [Mark(places[span.first][0], places[span.last][1], span.kind) for span in spans]
 
 
 def _wrong_answer(example: QuestionExample, prediction: Any, loss: float | None) -> Mistake:

@@ -46,8 +46,8 @@ def make_report(result: "Finetuned") -> FinetuningReport:
         num_parameters=num_parameters(model.config),
         metric=result.metric,
         data=[
-            _data_file("train", given.sources[0], given.data.train),
-            _data_file("dev", given.sources[1], given.data.dev),
+            _data_file("train", given.sources[0], given.data.train, given.num_left_out[0]),
+            _data_file("dev", given.sources[1], given.data.dev, given.num_left_out[1]),
         ],
         scores=found.scores if task.settings() else summary.scores,
         labels=() if kind == "regression" else model.config.labels,
@@ -68,7 +68,7 @@ def make_report(result: "Finetuned") -> FinetuningReport:
     )
 
 
-def _data_file(name: str, file: str, chunks: Sequence[Chunk[Any]]) -> DataFile:
+def _data_file(name: str, file: str, chunks: Sequence[Chunk[Any]], num_left_out: int) -> DataFile:
     long = [find_long(chunk) for chunk in chunks]
     return DataFile(
         name=name,
@@ -76,6 +76,7 @@ def _data_file(name: str, file: str, chunks: Sequence[Chunk[Any]]) -> DataFile:
         num_examples=sum(len(chunk.examples) for chunk in chunks),
         num_cut=sum(len(one.cut) for one in long),
         num_windowed=sum(len(one.windowed) for one in long),
+        num_left_out=num_left_out,
         classes=count_classes(getattr(example, "label", None) for chunk in chunks for example in chunk.examples),
     )
 

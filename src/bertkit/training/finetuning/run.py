@@ -24,9 +24,10 @@ from bertkit.training.finetuning.evaluation import (
     guessing_loss,
 )
 from bertkit.training.finetuning.feed import TaskFeed
-from bertkit.training.finetuning.graphs import Graphs
+from bertkit.training.finetuning.graphs import Graphs, shape_for
 from bertkit.training.finetuning.loop import TaskLoop, TaskObjective, TaskRecord, half_copy
 from bertkit.training.finetuning.memory import FinetuneMemory, estimate_memory
+from bertkit.training.finetuning.narrow import NarrowStep
 from bertkit.training.finetuning.records import Outcome, RunSummary, TaskData, Watcher, step_values
 from bertkit.training.finetuning.start import Base, start_lines, start_model
 from bertkit.training.journal import Journal
@@ -38,11 +39,14 @@ from bertkit.training.world import World
 
 TAIL = 0.2  # the share of steps at the end whose loss says what was learned
 EARLY = "early stopping"
+AHEAD = 1  # threads that build batches while a GPU computes
 NO_RISE = float("inf")  # losses of small batches jump; only what is no number stops a run
 
 
 class FinetuneRun:
     """One run in one process."""
+
+    says_start = True  # what of the model is new: once is enough for many runs
 
     def __init__(
         self,
@@ -92,7 +96,13 @@ class FinetuneRun:
             seed=self.config.seed,
             micro_tokens=1,
             pads=self.dtype is None,
+            shape_for=shape_for if self.is_narrow else None,
         )
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether steps are computed on narrow copies, and so perhaps by graphs; float16 needs a scaled loss instead."""
+        return self.dtype == torch.bfloat16
 
     def _estimate(self) -> FinetuneMemory:
         longest = self.feed.longest
@@ -116,20 +126,26 @@ class FinetuneRun:
             guard = Guard.from_json(state["guard"])
         guard.most_rise = NO_RISE
         options = LoopOptions(
-            clip_norm=config.clip_norm, log_every=config.log_every, seed=config.seed, dtype=self.dtype
+            clip_norm=config.clip_norm,
+            log_every=config.log_every,
+            seed=config.seed,
+            dtype=self.dtype,
+            workers=AHEAD if self.world.device.type == "cuda" else 0,
         )
-        objective = make_objective(TaskObjective(self.model, self.data.task), self.dtype)
+        plain = TaskObjective(self.model, self.data.task)
+        objective = plain if self.is_narrow else make_objective(plain, self.dtype)
         parts = ([self.feed], self.feed, self.optimizers, config.schedule, options, progress, self.world, guard)
         loop = TaskLoop(objective, *parts)
         loop.on_relief = self._on_relief
         loop.loss_scale = found.state.get("loss_scale") if found else None
-        if self.config.graphs and self.world.device.type == "cuda" and loop.scaler is None:
-            loop.graphs = Graphs(objective, loop.parameters)
+        if self.is_narrow:
+            loop.narrow = NarrowStep(plain, torch.bfloat16)
+            loop.graphs = Graphs(loop.narrow) if config.graphs and self.world.device.type == "cuda" else None
         return loop
 
     def run(self, stop: StopRequest | None = None) -> RunSummary:
         """To the end, to early stopping or to a signal; the model then has its best weights."""
-        if self.report:
+        if self.report and self.says_start:
             for line in start_lines(self.report):
                 self._note(line)
         self._note(self.memory.line())

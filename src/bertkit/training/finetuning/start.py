@@ -28,12 +28,12 @@ class Base:
     labels: tuple[str, ...]  # that it knows already
     tokenizer: Tokenizer
 
-    def limit(self, max_length: int, long: LongPolicy) -> Limit:
-        """How long texts may be, and what happens to longer ones."""
+    def limit(self, max_length: int, long: LongPolicy, stride: int = -1) -> Limit:
+        """How long texts may be, and what happens to longer ones; a stride of -1 is a quarter of a window."""
         positions = self.encoder.max_positions
         if max_length > positions:
             raise BertkitError(f"max_length is {max_length}, but {self.source} has {positions} positions; lower it")
-        return Limit(max_length or positions, long)
+        return Limit(max_length or positions, long, None if stride < 0 else stride)
 
 
 def open_base(source: str | Path, *, lowercase: bool | None = None) -> Base:

@@ -49,13 +49,22 @@ def train_classifier(
             f"all texts have the label {names[0]!r}; logistic regression needs two" if names else NO_ROWS
         )
     recipe = train.recipe
+    if dev is not None:
+        recipe.check_same(dev.recipe, "the dev features")
     shape = HeadConfig("logistic", names, recipe.width, recipe.num_stacked, recipe.weighted)
     head = LogisticHead(shape).double()
     standardise(head, train)
     index = {name: number for number, name in enumerate(names)}
-    fit(head, train, torch.tensor([index[label] for label in labels]), config, on_step)
+    history: list[dict[str, float]] = []
+
+    def note(step: int, loss: float) -> None:
+        history.append({"step": step, "loss": loss})
+        if on_step:
+            on_step(step, loss)
+
+    fit(head, train, torch.tensor([index[label] for label in labels]), config, note)
     head.float().eval()
-    return TrainedHead(head, recipe, {} if dev is None else score_classifier(head, dev, train))
+    return TrainedHead(head, recipe, {} if dev is None else score_classifier(head, dev, train), history)
 
 
 NO_ROWS = "there are no texts to train on"

@@ -145,6 +145,8 @@ def train_tagger(
     tags = train.known_labels("the training features")
     if train.recipe.per != "word" or not tags:
         raise BertkitError("a tagger needs the features of words; make them with --per word from a file with tags")
+    if dev is not None:
+        train.recipe.check_same(dev.recipe, "the dev features")
     scheme = TagScheme(tag_labels([tags]))
     torch.manual_seed(config.seed)
     head = BiLstmHead(head_config(train, scheme, config))
@@ -152,8 +154,15 @@ def train_tagger(
     head.to(device)
     targets = torch.tensor([label for first, end in train.groups() for label in scheme.targets(tags[first:end])])
     feed = SentenceFeed(train, targets, ShuffledSteps(len(train.groups()), config.batch_size, config.seed))
-    scores = run_epochs(head, feed, train, dev, config, on_epoch)
-    return TrainedHead(head.cpu().eval(), train.recipe, scores)
+    history: list[dict[str, float]] = []
+
+    def note(epoch: int, loss: float, scores: dict[str, float]) -> None:
+        history.append({"step": epoch * feed.order.steps_an_epoch, "loss": loss, **scores})
+        if on_epoch:
+            on_epoch(epoch, loss, scores)
+
+    scores = run_epochs(head, feed, train, dev, config, note)
+    return TrainedHead(head.cpu().eval(), train.recipe, scores, history)
 
 
 def head_config(train: FeatureTable, scheme: TagScheme, config: TaggerTraining) -> HeadConfig:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.model.bert import BertModel
+from bertkit.model.budgets import PREDICTIONS
 from bertkit.model.packed import PackedBatch, pack, plan_batches
 from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.metrics.numbers import spearman
-from bertkit.tasks.predicting import CPU_TOKENS, GPU_TOKENS
 from bertkit.tasks.sentence_pairs import PairExample
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
@@ -116,7 +116,7 @@ def text_vectors(model: BertModel, data: PairData, pooling: Pooling) -> NDArray[
     was_training = model.training
     model.eval()
     vectors = np.empty((len(data.texts), model.config.hidden_size), np.float32)
-    for batch in _batches(data, CPU_TOKENS if model.device.type == "cpu" else GPU_TOKENS):
+    for batch in _batches(data, PREDICTIONS.on(model.device)):
         inputs = pack([data.texts[number] for number in batch]).to(model.device)
         pooled = torch.nn.functional.normalize(pool(model.encoder(inputs), inputs, pooling).float(), dim=-1)
         vectors[batch] = pooled.cpu().numpy()

@@ -1,16 +1,18 @@
 """The steps of tuning on pairs: a batch's loss, the one loop of stepping.py, and a look at dev after every epoch."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.sentence_pairs import Loss
+from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.objective import make_objective
-from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers, export_state, import_state
 from bertkit.training.precision import resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.shuffling import ShuffledSteps
@@ -18,6 +20,7 @@ from bertkit.training.stepping import Loop, LoopOptions, Progress, Step
 from bertkit.training.vectors.config import VectorTraining
 from bertkit.training.vectors.data import PairBatch, PairCounts, PairData, PairFeed, score_pairs
 from bertkit.training.vectors.loss import contrastive_loss, cosent_loss, mse_loss
+from bertkit.training.watch import StopRequest
 from bertkit.training.world import World
 
 Say = Callable[[str], None]
@@ -72,45 +75,112 @@ class VectorLoop(Loop[PairBatch, PairCounts, VectorRecord]):
         return VectorRecord(step.step, sums[0], step.grad_norm, step.learning_rate)
 
 
-def run_epochs(
-    model: BertModel, data: PairData, dev: PairData, loss: Loss, pooling: Pooling, config: VectorTraining, say: Say
-) -> list[dict[str, float]]:
-    """Train; the model is left as it was in its best epoch. One row of figures an epoch comes back, 0 is before."""
-    order = ShuffledSteps(len(data), min(config.batch_size, len(data)), config.seed)
-    every = order.steps_an_epoch
-    history: list[dict[str, float]] = []
-    losses: list[float] = []
-    kept: dict[str, Tensor] = {}
+@dataclass
+class VectorHistory:
+    """What a run remembers; its checkpoints keep it."""
 
-    def look(step: int) -> None:
-        scores = score_pairs(model, dev, pooling)
-        name, score = next(iter(scores.items()))
-        mean = {"loss": sum(losses[-every:]) / every} if losses else {}
-        if step and all(score >= row[name] for row in history[1:]):
-            kept.update({key: tensor.detach().clone() for key, tensor in model.state_dict().items()})
-        history.append({"epoch": step // every, **mean, **scores})
-        say(
-            f"epoch {step // every}: "
-            + ", ".join(f"{key} {value:.4f}" for key, value in history[-1].items() if key != "epoch")
+    rows: list[dict[str, float]] = field(default_factory=list)  # one an epoch; the first is before any training
+    losses: list[float] = field(default_factory=list)  # one a step
+    seconds: float = 0.0
+
+
+class VectorRun:
+    """One tuning of a model, which is left as it was in its best epoch. With a folder it may be killed and goes on."""
+
+    def __init__(
+        self,
+        model: BertModel,
+        data: PairData,
+        dev: PairData,
+        loss: Loss,
+        pooling: Pooling,
+        config: VectorTraining,
+        say: Say,
+        checkpoints: CheckpointFolder | None = None,
+        identity: str = "",
+    ) -> None:
+        self.model, self.dev, self.pooling, self.say = model, dev, pooling, say
+        self.checkpoints, self.identity = checkpoints, identity  # of the run: another's checkpoints are refused
+        order = ShuffledSteps(len(data), min(config.batch_size, len(data)), config.seed)
+        self.every, self.history = order.steps_an_epoch, VectorHistory()
+        self.kept: dict[str, Tensor] = {}
+        device = model.device
+        dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else None
+        rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+        self.optimizers = build_optimizers(model, rates)
+        self.loop = VectorLoop(
+            objective=make_objective(VectorObjective(model, loss, pooling, config.scale), dtype),
+            feeds=[PairFeed(data, order)],
+            plan=order,
+            optimizers=self.optimizers,
+            schedule=ScheduleConfig(warmup_share=config.warmup_share),
+            options=LoopOptions(log_every=self.every, seed=config.seed),
+            progress=self._resume() or Progress(config.epochs * self.every),
+            world=World(device=device),
         )
 
-    device = model.device
-    dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else None
-    rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    look(0)
-    VectorLoop(
-        objective=make_objective(VectorObjective(model, loss, pooling, config.scale), dtype),
-        feeds=[PairFeed(data, order)],
-        plan=order,
-        optimizers=build_optimizers(model, rates),
-        schedule=ScheduleConfig(warmup_share=config.warmup_share),
-        options=LoopOptions(log_every=every, seed=config.seed),
-        progress=Progress(config.epochs * every),
-        world=World(device=device),
-    ).run(
-        lambda records: losses.extend(record.loss for record in records),
-        is_due=lambda step: step % every == 0,
-        on_due=look,
-    )
-    model.load_state_dict(kept)
-    return history
+    def _resume(self) -> Progress | None:
+        """Where the last checkpoint stood."""
+        if self.checkpoints is None:
+            return None
+        self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.clean()
+        found = self.checkpoints.load()
+        if found is None:
+            return None
+        state = found.state
+        if state["identity"] != self.identity:
+            raise BertkitError(
+                f"{self.checkpoints.folder} holds another run, with other pairs or settings; give the same ones to go on "
+                "with it, or another folder"
+            )
+        self.model.load_state_dict(found.model.state_dict())
+        import_state(self.optimizers, self.model, found.optimizer)
+        self.history = VectorHistory(**state["history"])
+        self.say(f"goes on after step {state['step']:,} of {state['num_steps']:,}")
+        return Progress(state["num_steps"], state["step"])
+
+    def run(self, stop: StopRequest | None = None) -> VectorHistory:
+        """To the end, or to a signal, which is an error that says how to go on."""
+        if not self.history.rows:
+            self._look(0)
+        loop = self.loop
+        loop.run(self._on_records, lambda step: step % self.every == 0, self._look, stop)
+        if loop.stopped_by:
+            if self.checkpoints and loop.progress.step % self.every:
+                self._save(is_best=False)
+            raise BertkitError(f"stopped by {loop.stopped_by}; the same command goes on where it was")
+        self._note_seconds()
+        if self.checkpoints and (best := self.checkpoints.load("best")):
+            self.kept = best.model.state_dict()
+        self.model.load_state_dict(self.kept)
+        return self.history
+
+    def _on_records(self, records: Sequence[VectorRecord]) -> None:
+        self.history.losses += [record.loss for record in records]
+
+    def _look(self, step: int) -> None:
+        """The score on dev before training and after every epoch."""
+        rows, losses = self.history.rows, self.history.losses
+        scores = score_pairs(self.model, self.dev, self.pooling)
+        name, score = next(iter(scores.items()))
+        is_best = step > 0 and all(score >= row[name] for row in rows[1:])
+        mean = {"loss": sum(losses[-self.every :]) / self.every} if losses else {}
+        rows.append({"epoch": step // self.every, **mean, **scores})
+        shown = ", ".join(f"{key} {value:.4f}" for key, value in rows[-1].items() if key != "epoch")
+        self.say(f"epoch {step // self.every}: {shown}")
+        if step and self.checkpoints:
+            self._save(is_best=is_best)
+        elif is_best:
+            self.kept = {key: tensor.detach().clone() for key, tensor in self.model.state_dict().items()}
+
+    def _note_seconds(self) -> None:
+        self.history.seconds += self.loop.progress.seconds
+        self.loop.progress.seconds = 0.0
+
+    def _save(self, *, is_best: bool) -> None:
+        assert self.checkpoints is not None
+        self._note_seconds()
+        state = {**asdict(self.loop.progress), "identity": self.identity, "history": asdict(self.history)}
+        optimizer = export_state(self.optimizers, self.model)
+        self.checkpoints.save(self.model, None, optimizer, state, is_best=is_best)

@@ -1,7 +1,8 @@
 """A tuned encoder as a folder: an ordinary checkpoint, with the files by which sentence-transformers knows its pooling."""
 
 import json
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.formats import save_model
 from bertkit.model.formats.sentence_transformers import SentenceStyle, write_style
+from bertkit.pages.finetuning import FinetuningReport, finetuning_page
+from bertkit.pages.frame import save as save_page
 from bertkit.tokenizer import Tokenizer
+
+CHECKPOINTS = "checkpoints"  # in the folder of a run that is not over
 
 CARD = """---
 library_name: sentence-transformers
@@ -47,6 +52,7 @@ class TunedVectors:
     base: str
     loss: str
     history: list[dict[str, float]]  # a row an epoch; the first is before any training
+    report: FinetuningReport
 
     @property
     def metric(self) -> str:
@@ -64,7 +70,7 @@ class TunedVectors:
         return max(row[self.metric] for row in self.history[1:])
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder; bertkit, transformers and sentence-transformers load it as it is."""
+        """Write the folder with its card and report; bertkit, transformers and sentence-transformers load it as it is."""
         target = Path(folder)
         save_model(self.model, target)
         self.tokenizer.save(target, max_length=self.model.config.max_positions)
@@ -72,6 +78,8 @@ class TunedVectors:
         try:
             (target / "README.md").write_text(self.card(), encoding="utf-8")
             (target / "tuning.json").write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
+            save_page(target / "report.html", finetuning_page(replace(self.report, name=target.name)))
+            shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)  # the run is over
         except OSError as error:
             raise BertkitError(f"{target} cannot be written: {error.strerror or error}") from None
         return target

@@ -4,23 +4,31 @@ In: a checkpoint and a file of pairs, scored or not. Out: the same encoder with 
 and a folder that sentence-transformers loads as it is. Pooled are the real tokens alone.
 """
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.formats import load_model
 from bertkit.model.formats.sentence_transformers import SentenceStyle, read_style
+from bertkit.pages.finetuning import DataFile
 from bertkit.tasks.reading.splits import find_duplicates, split_examples
 from bertkit.tasks.sentence_pairs import Loss, PairExample, choose_loss, positives, read_pairs, score_range
 from bertkit.tokenizer.fitting import Limit
+from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.finetuning.start import Base, open_base
 from bertkit.training.vectors.config import VectorTraining
-from bertkit.training.vectors.data import encode_pairs
-from bertkit.training.vectors.loop import Say, run_epochs
-from bertkit.training.vectors.saving import TunedVectors
+from bertkit.training.vectors.data import PairData, encode_pairs, text_vectors
+from bertkit.training.vectors.loop import Say, VectorRun
+from bertkit.training.vectors.report import make_report, worst_pairs
+from bertkit.training.vectors.saving import CHECKPOINTS, TunedVectors
+from bertkit.training.watch import catch_signals
 from bertkit.training.world import choose_device
 
 
@@ -31,21 +39,55 @@ def tune_vectors(
     config: VectorTraining | None = None,
     *,
     say: Say = lambda line: None,
+    out: str | Path | None = None,
     **changes: Any,
 ) -> TunedVectors:
-    """Tune a checkpoint on pairs (files or examples); without dev a tenth is held out. `changes`: see VectorTraining."""
+    """Tune a checkpoint on pairs (files or examples); without dev a tenth is held out. `changes`: see VectorTraining.
+
+    With `out`, a checkpoint of every epoch lies there until the model is saved; a killed run goes on from the last.
+    """
     config = replace(config or VectorTraining(), **changes)
-    base = open_base(model)
-    pairs, held = _read_both(train, dev, config, say)
+    base, notes = open_base(model), list[str]()
+
+    def note(line: str) -> None:
+        notes.append(line)
+        say(line)
+
+    pairs, held = _read_both(train, dev, config, note)
     loss = choose_loss(config.loss, pairs)
     chosen = choose_style(base, config)
     limit = Limit(min(chosen.max_length or base.encoder.max_positions, base.encoder.max_positions), config.long)
-    data = encode_pairs(prepare_pairs(pairs, loss, say), base.tokenizer, limit)
+    data = encode_pairs(prepare_pairs(pairs, loss, note), base.tokenizer, limit)
     held_data = encode_pairs(held, base.tokenizer, limit)
-    say(f"{loss} loss over {len(data):,} pairs, {chosen.pooling} of the real tokens, {config.batch_size} pairs a step")
+    note(f"{loss} loss over {len(data):,} pairs, {chosen.pooling} of the real tokens, {config.batch_size} pairs a step")
     encoder = load_encoder(base).to(choose_device(config.device))
-    history = run_epochs(encoder, data, held_data, loss, chosen.pooling, config, say)
-    return TunedVectors(encoder.cpu().eval(), base.tokenizer, chosen, base.source, loss, history)
+    checkpoints = None if out is None else CheckpointFolder(Path(out) / CHECKPOINTS, keep=1)
+    identity = identify(base, config, data, held_data)
+    run = VectorRun(encoder, data, held_data, loss, chosen.pooling, config, say, checkpoints, identity)
+    with catch_signals() if out is not None else nullcontext() as stop:
+        history = run.run(stop)
+    splits = [
+        DataFile("train", _name(train), len(pairs)),
+        DataFile("dev", _name(train if dev is None else dev), len(held)),
+    ]
+    report = make_report(base, config, encoder, history, splits, notes)
+    report = replace(report, mistakes=worst_pairs(text_vectors(encoder, held_data, chosen.pooling), held_data, held))
+    return TunedVectors(encoder.cpu().eval(), base.tokenizer, chosen, base.source, loss, history.rows, report)
+
+
+def identify(base: Base, config: VectorTraining, *parts: PairData) -> str:
+    """Equal only for the same checkpoint, settings and pairs."""
+    settings = {name: value for name, value in asdict(config).items() if name != "device"}
+    digest = hashlib.blake2b(f"{base.source} {settings}".encode(), digest_size=8)
+    for data in parts:
+        digest.update(np.array([token for text in data.texts for token in text], dtype=np.int32).tobytes())
+        for column in (data.first, data.second, data.negative, data.scores):
+            digest.update(b"" if column is None else column.tobytes())
+    return digest.hexdigest()
+
+
+def _name(source: str | Path | Sequence[PairExample]) -> str:
+    return Path(source).name if isinstance(source, str | Path) else "given in memory"
 
 
 def _read_both(

@@ -1,0 +1,136 @@
+"""Files of sentences or questions predicted: a column of tags more, or the answers by the questions' ids.
+
+In: a task, a model with its head, a CoNLL file or questions in SQuAD's format. Out: a file that appears when it is whole
+(the tags with every line and column of the input), and what is to be said of it. Examples stream through in chunks.
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import BertkitError
+from bertkit.model.bert import BertModel
+from bertkit.tasks.predicting import predict_examples
+from bertkit.tasks.reading.conll import TagSource
+from bertkit.tasks.reading.examples import QuestionExample
+from bertkit.tasks.reading.lines import raw_lines
+from bertkit.tasks.reading.writing import open_aside
+from bertkit.tasks.registry import read_examples, tag_options
+from bertkit.tasks.task import Scored, Task
+from bertkit.text.files import inner_suffix
+from bertkit.tokenizer import Tokenizer
+from bertkit.tokenizer.fitting import Limit
+
+MOST_LINES = 20  # named in a note
+Count = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class FileSummary:
+    """What became of a file."""
+
+    output: str
+    num_rows: int
+    num_long: int  # texts that were cut or split
+    lines: list[str]  # for people: columns taken, long texts by line
+
+
+def long_notes(places: Sequence[int | str], long: str) -> list[str]:
+    """Which texts were too long, by line or id, and what was done."""
+    if not places:
+        return []
+    shown = ", ".join(map(str, places[:MOST_LINES])) + (" ..." if len(places) > MOST_LINES else "")
+    what = "cut" if long == "truncate" else "read in windows"
+    name = "lines" if isinstance(places[0], int) else "questions"
+    return [f"{len(places):,} texts were too long and were {what}: {name} {shown}"]
+
+
+def predict_tags(
+    task: Task[Any, Any],
+    model: BertModel,
+    tokenizer: Tokenizer,
+    limit: Limit,
+    source: str | Path,
+    output: str | Path,
+    options: Mapping[str, Any],
+    progress: Count | None = None,
+) -> FileSummary:
+    """Every line of a CoNLL file with its word's tag behind it; what stands there of old stays, as conlleval wants."""
+    sentences = TagSource(source, tag_options(options))
+    places: list[int | str] = []
+    num = 0
+    lines = enumerate(raw_lines(Path(source)), start=1)
+    with open_aside(Path(output)) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+        for one in predict_examples(task, model, tokenizer, sentences, limit):
+            first, tags = one.example.line, one.prediction.tags
+            _copy(lines, first - 1, text)
+            gap = "\t" if sentences.by_tabs else " "
+            for (_, line), tag in zip(islice(lines, len(tags)), tags, strict=True):
+                text.write(f"{line.rstrip()}{gap}{tag}\n")
+            num += 1
+            places += [first] if one.prediction.num_windows > 1 or one.prediction.num_cut else []
+            if progress:
+                progress(1)
+        _copy(lines, None, text)
+    if not num:
+        raise BertkitError(f"{source} has no sentences to tag; write one word a line, a blank line between sentences")
+    said = [f"{source}: {sentences.guess}", *sentences.problems.lines(), *long_notes(places, limit.long)]
+    return FileSummary(str(output), num, len(places), said)
+
+
+def _copy(lines: Iterator[tuple[int, str]], until: int | None, text: io.TextIOWrapper) -> None:
+    """Blank lines, comments and documents' starts as they are; sentences that were left out stay out."""
+    if until == 0:
+        return
+    for number, line in lines:
+        if not line.strip() or line.startswith(("#", "-DOCSTART-")):
+            text.write(line)
+        if number == until:
+            return
+
+
+def predict_answers(
+    task: Task[Any, Any],
+    model: BertModel,
+    tokenizer: Tokenizer,
+    limit: Limit,
+    source: str | Path,
+    output: str | Path,
+    options: Mapping[str, Any],
+    progress: Count | None = None,
+) -> FileSummary:
+    """The answer of every question: {id: text} in .json, or a line each with its place and scores in .jsonl."""
+    path = Path(output)
+    if inner_suffix(path) not in (".json", ".jsonl"):
+        raise BertkitError(
+            f"{path}: answers are written to .json (by id) or .jsonl (with places and scores); name it so"
+        )
+    read = read_examples(task.name, source, **options)
+    places: list[int | str] = []
+    by_line = inner_suffix(path) == ".jsonl"
+    with open_aside(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+        found = predict_examples(task, model, tokenizer, read.examples, limit)
+        for number, one in enumerate(found):
+            text.write(_row(one) if by_line else f"{',' if number else '{'}\n{_entry(one)}")
+            places += [one.example.id] if one.prediction.num_windows > 1 or one.prediction.num_cut else []
+            if progress:
+                progress(1)
+        text.write("" if by_line else "\n}\n")
+    said = [*read.lines, *long_notes(places, limit.long)]
+    return FileSummary(str(output), len(read.examples), len(places), said)
+
+
+def _entry(one: Scored[QuestionExample, Any]) -> str:
+    return f"{json.dumps(one.example.id)}: {json.dumps(one.prediction.text, ensure_ascii=False)}"
+
+
+def _row(one: Scored[QuestionExample, Any]) -> str:
+    found = one.prediction
+    plain = {"id": one.example.id, "question": one.example.question, "answer": found.text}
+    plain |= {"start": found.start, "end": found.end, "confidence": found.confidence}
+    plain |= {"score": found.score, "no_answer_score": found.no_answer_score}
+    return json.dumps(plain, ensure_ascii=False) + "\n"
