@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertkit.model import BertModel, preset
@@ -87,6 +87,43 @@ def test_a_machine_that_changes_its_speed_does_not_overrun(when: float, factor: 
     assert end == pytest.approx(1.0, abs=0.05)
 
 
+def test_a_new_pace_is_measured_at_once_without_its_first_step() -> None:
+    clock, progress = Clock(), Progress()
+    budget = TimeBudget(BUDGET, progress, clock=clock)
+    budget.begin()
+
+    def take(seconds: float) -> None:
+        clock.now += seconds
+        progress.step += 1
+        budget.note(1, World())
+
+    for _ in range(500):
+        take(0.1)
+    done = share_done(progress, progress.step)
+    assert progress.num_steps == pytest.approx(3000, rel=0.01)
+    assert budget.collect_every > 1
+    budget.change_pace()
+    assert budget.collect_every == 1  # so that the new pace is soon known
+    for seconds in (20.0, 0.4, 0.4, 0.4):  # the first one compiles
+        take(seconds)
+    assert progress.num_steps == pytest.approx(504 + (BUDGET - 71.2) / 0.4, abs=2)
+    assert share_done(progress, 500) == pytest.approx(done)  # what was done stays
+    for _ in range((progress.num_steps or 0) - progress.step):
+        take(0.4)
+    assert clock.now - 1000.0 == pytest.approx(BUDGET, rel=0.01)
+
+
+def test_a_warm_up_in_steps_does_not_depend_on_the_estimate() -> None:
+    progress = Progress()
+    rates = TimedSchedule(ScheduleConfig(warmup_steps=50), progress)
+    unknown = rates.factor(9, None)
+    progress.num_steps, progress.knots = 700, [(10, 10 / PROVISIONAL_STEPS)]
+    assert unknown == pytest.approx(10 / 50)
+    assert rates.factor(10, 700) == pytest.approx(11 / 50)
+    assert rates.factor(50, 700) == pytest.approx(1.0, abs=0.01)
+    assert rates.factor(699, 700) < 0.01
+
+
 def test_stalls_now_and_then_do_not_overrun() -> None:
     number = [0]
 
@@ -108,6 +145,7 @@ speeds = st.lists(st.floats(0.3, 3.0), min_size=5, max_size=5)
 
 
 @settings(max_examples=30, deadline=None)
+@example(speeds=[1.0, 1.0, 1.0, 0.375, 3.0], shape="wsd")
 @given(speeds=speeds, shape=st.sampled_from(["linear", "wsd"]))
 def test_rates_and_stages_never_jump_and_what_was_done_stays(speeds: list[float], shape: str) -> None:
     schedule = ScheduleConfig(shape, warmup_share=0.1, decay_share=0.3)  # type: ignore[arg-type]

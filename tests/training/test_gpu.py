@@ -1,6 +1,7 @@
 """On a CUDA device: bf16 close to float32, a deterministic run that resumes to the same bits, shards."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from bertkit.training.checkpoints import CheckpointFolder
+from bertkit.training.growth import GrowthConfig
 from bertkit.training.journal import read_journal
 from bertkit.training.objective import Objective, make_objective
 from bertkit.training.optimizers.build import OptimizerConfig, clip_gradients
@@ -39,6 +41,22 @@ def test_a_deterministic_run_resumes_to_the_same_bits(tmp_path: Path, name: str)
     CheckpointFolder(tmp_path / "part" / "checkpoints")._point("last", Path("step-00000009"))
     part = run(tmp_path / "part", made, resume=True)
     assert (part.weights_sha256, part.optimizer_sha256) == (whole.weights_sha256, whole.optimizer_sha256)
+
+
+def test_a_growing_model_follows_the_plain_curve_by_the_fast_kernels(tmp_path: Path) -> None:
+    sizes = {"num_layers": 4, "hidden_size": 64, "num_heads": 2, "intermediate_size": 128}
+    model = ModelRecipe(start="zero", changes={**SIZES, **sizes, "hidden_dropout": 0.0, "attention_dropout": 0.0})
+    how = {"model": model, "growth": GrowthConfig((1, 2), (0.3, 0.6)), "log_layers": 4}
+    made = recipe(device="cuda", precision="bfloat16", optimizer=OptimizerConfig("muon"), **how)
+    curves = []
+    for kernels in ("plain", "fast"):
+        run(tmp_path / kernels, replace(made, kernels=kernels))
+        curves.append([x["loss"] for x in read_journal(tmp_path / kernels) if x["kind"] == "step"])
+    assert curves[1] == pytest.approx(curves[0], abs=0.1)
+    CheckpointFolder(tmp_path / "fast" / "checkpoints")._point("last", Path("step-00000009"))
+    run(tmp_path / "fast", replace(made, kernels="fast"), resume=True)
+    again = [x["loss"] for x in read_journal(tmp_path / "fast") if x["kind"] == "step"]
+    assert again == pytest.approx(curves[1], abs=0.1)
 
 
 def test_shards_in_half_precision_have_the_plain_numbers(tmp_path: Path) -> None:

@@ -74,3 +74,15 @@ def test_the_stable_rate_stays_and_then_falls() -> None:
     assert set(rates[9:81]) == {1.0}
     assert rates[90] == pytest.approx(0.55)
     assert rates[100] == pytest.approx(0.1)
+
+
+def test_a_warm_up_in_steps_is_as_long_in_any_run() -> None:
+    schedule = ScheduleConfig(warmup_steps=10)
+    for total in (50, 100):
+        rates = [schedule.factor(step, total) for step in range(total)]
+        assert rates[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+        assert rates[10] == 1.0
+        assert rates[-1] == pytest.approx(1 / (total - 10))
+    assert schedule.factor(3.7, 100, taken=5) == pytest.approx(0.6)  # a time budget counts the steps really done
+    with pytest.raises(BertkitError, match="warmup_steps is -1"):
+        ScheduleConfig(warmup_steps=-1)

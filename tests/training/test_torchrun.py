@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from bertkit.training.checkpoints import CheckpointFolder
+from bertkit.training.growth import GrowthConfig
 from bertkit.training.journal import read_journal
+from tests.training.tiny import recipe, run
 
 ROOT = Path(__file__).parents[2]
 SLOW = bool(os.environ.get("BERTKIT_SLOW"))
@@ -60,6 +62,13 @@ def test_two_processes_follow_the_curve_of_one(alone: Path, tmp_path: Path, flag
     assert curve(out) == pytest.approx(curve(alone), abs=1e-5)
     assert curve(out, "grad_norm") == pytest.approx(curve(alone, "grad_norm"), rel=1e-4)  # it is clipped by
     assert (out / "report.html").is_file()
+
+
+def test_two_processes_grow_alike(tmp_path: Path) -> None:
+    several = start(2, str(tmp_path / "two"), str(STEPS), "--grow")
+    run(tmp_path / "one", recipe(steps=STEPS, growth=GrowthConfig((1,), (0.5,))))
+    finish(several)
+    assert curve(tmp_path / "two") == pytest.approx(curve(tmp_path / "one"), abs=1e-5)
 
 
 @pytest.mark.skipif(not SLOW, reason="BERTKIT_SLOW=1 runs it; test_sharding.py has it in one process")

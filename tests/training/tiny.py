@@ -1,6 +1,7 @@
 """A run small enough for tests: documents of random words in memory, a feed by number, a recipe.
 
-As a program (`python -m tests.training.tiny OUT STEPS [--resume] [--fsdp] [--sharded]`) it is a run that tests can kill.
+As a program (`python -m tests.training.tiny OUT STEPS [--resume] [--fsdp] [--sharded] [--grow]`) it is a run that tests
+can kill.
 """
 
 import json
@@ -22,6 +23,7 @@ from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import Tokenizer, train_vocabulary
 from bertkit.training.data import RunData
 from bertkit.training.feeds import StepCounts
+from bertkit.training.growth import GrowthConfig
 from bertkit.training.recipe import Recipe
 from bertkit.training.run import RunResult, run_pretraining
 from bertkit.training.toml_text import to_dataclass
@@ -115,6 +117,7 @@ if __name__ == "__main__":
         steps=int(sys.argv[2]),
         parallel="fsdp" if "--fsdp" in sys.argv else "ddp",
         checkpoints=replace(recipe().checkpoints, sharded="--sharded" in sys.argv),
+        growth=GrowthConfig((1,), (0.5,)) if "--grow" in sys.argv else GrowthConfig(),
     )
     finished = run(Path(sys.argv[1]), made, resume="--resume" in sys.argv)
     print(json.dumps(asdict(finished)))

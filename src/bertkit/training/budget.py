@@ -58,7 +58,7 @@ class TimedSchedule:
     def factor(self, step: int, num_steps: int | None) -> float:
         """The rate of step 0, 1, ... as a share of the peak."""
         total = num_steps or PROVISIONAL_STEPS
-        return self._schedule.factor(share_done(self._progress, step) * total, total)
+        return self._schedule.factor(share_done(self._progress, step) * total, total, step)
 
 
 def share_done(progress: "Progress", step: int) -> float:
@@ -104,6 +104,13 @@ class TimeBudget:
         else:
             self._look_seconds.append(seconds)
 
+    def change_pace(self) -> None:
+        """From now on steps take another time, because of a new stage or depth: what was measured counts no more."""
+        self._step_seconds.clear()
+        self._first_steps_seen = False
+        self._estimated_at = -math.inf
+        self.collect_every = 1
+
     def note(self, num_steps: int, world: World) -> None:
         """So many steps are done; the first process decides how many there will be."""
         seconds = self._lap() / num_steps
@@ -135,7 +142,12 @@ class TimeBudget:
             return UNKNOWN if progress.num_steps is None else progress.num_steps
         self._estimated_at = progress.spent
         looks = fmean(self._look_seconds) * self.looks_a_step if self._look_seconds else 0.0
-        return progress.step + int(left / max(median(self._step_seconds) + looks, 1e-9))
+        return progress.step + int(left / max(self._pace() + looks, 1e-9))
+
+    def _pace(self) -> float:
+        """Seconds a step: of all that is remembered, or of the latest alone where those are slower."""
+        latest = list(self._step_seconds)[-LEAST_SAMPLES:]
+        return max(median(self._step_seconds), median(latest))
 
     def _last_look(self) -> float:
         """What comes after the last step."""

@@ -27,8 +27,8 @@ def why_not_fast(model: BertModel) -> str | None:
         return "it needs an NVIDIA GPU of compute capability 8.0 or newer"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if config.hidden_dropout or config.attention_dropout:
-        return "dropout is on"
+    if config.is_causal or config.hidden_dropout or config.attention_dropout:
+        return "the model is causal" if config.is_causal else "dropout is on"
     if config.activation != "gelu" or not config.tied_decoder or not {"mlm", "nsp"} <= set(config.heads):
         return "it is made for GELU, a tied decoder, and the MLM and NSP heads"
     if config.head_size not in HEAD_SIZES or config.hidden_size % 16:

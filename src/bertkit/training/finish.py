@@ -66,11 +66,13 @@ def model_card(recipe: Recipe, report: TrainingReport, data: RunData) -> str:
     """README.md of the model: what it is, how it was trained, how it does, what it is not."""
     last = report.evaluations[-1] if report.evaluations else None
     casing = "uncased" if data.tokenizer.lowercase else "cased"
-    tasks = "masked language modelling and next sentence prediction"
+    is_causal = recipe.objective == "ltr"
+    task = "left-to-right language modelling (it is causal: no BERT)" if is_causal else "masked language modelling"
+    tasks = f"{task} and next sentence prediction" if recipe.data.next_sentence else task
     lines = [
         "---",
         "library_name: transformers",
-        "pipeline_tag: fill-mask",
+        f"pipeline_tag: {'feature-extraction' if is_causal else 'fill-mask'}",
         "tags: [bert, bertkit]",
         "---",
         "",
@@ -78,7 +80,7 @@ def model_card(recipe: Recipe, report: TrainingReport, data: RunData) -> str:
         "",
         f"A BERT of {report.num_parameters:,} parameters ({report.num_layers} layers, width {report.hidden_size}, "
         f"{report.num_heads} heads, vocabulary {report.vocab_size:,}), pre-trained by bertkit with "
-        f"{tasks if recipe.data.next_sentence else 'masked language modelling'}.",
+        f"{tasks}.",
         "",
         "## Training",
         "",

@@ -11,10 +11,12 @@ from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.training.budget import TimeBudget
 from bertkit.training.fast_objective import FastObjective, choose_objective
 from bertkit.training.feeds import NO_COUNTS, BatchCounts, Feed, StepCounts, StreamFeed, sum_counts
+from bertkit.training.growth import Growth
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
+from bertkit.training.roles import Plan, Schedule
 from bertkit.training.schedule import ScheduleConfig
-from bertkit.training.stepping import Loop, LoopOptions, Plan, Progress, Schedule, Step, dropout_seed
+from bertkit.training.stepping import Loop, LoopOptions, Progress, Step, dropout_seed
 from bertkit.training.watch import Guard
 from bertkit.training.world import World
 
@@ -68,11 +70,25 @@ class Trainer(Loop[PretrainingBatch, StepCounts, StepRecord]):
         budget: TimeBudget | None = None,
     ) -> None:
         self.model = model
+        self.growth: Growth | None = None  # set by a run whose model grows
         objective = objective or choose_objective(model, options)
         if isinstance(objective, FastObjective):
             options = replace(options, compile=False)  # nothing is left to compile
         place = world or World(device=model.device)
         super().__init__(objective, feeds, plan, optimizers, schedule, options, progress, place, guard, budget)
+
+    @property
+    def changes_next(self) -> bool:
+        """Whether the model grows before the next step."""
+        return self.growth is not None and self.growth.depth(self.progress) > self.model.config.num_layers
+
+    def prepare_step(self) -> None:
+        """Grow, where that is due."""
+        if self.growth is not None and self.changes_next:
+            self.optimizers = self.growth.grow(self.model, self.optimizers, self.growth.depth(self.progress))
+            self.adopt(choose_objective(self.model, self.options))
+            if self.budget:
+                self.budget.change_pace()
 
     @staticmethod
     def add_counts(counts: Iterable[BatchCounts]) -> StepCounts:

@@ -35,6 +35,7 @@ def feed_config(recipe: Recipe, number: int) -> FeedConfig:
         nsp=recipe.data.next_sentence,
         short_share=recipe.data.short_share,
         seed=recipe.seed + number,
+        objective=recipe.objective,
     )
 
 

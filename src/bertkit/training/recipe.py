@@ -11,10 +11,16 @@ from typing import Any, Literal
 
 import torch
 
+from bertkit.corpus.masking import MaskingConfig
 from bertkit.errors import BertkitError
 from bertkit.model.config import PRETRAINING, BertConfig, preset
+from bertkit.tasks.feed.epochs import OBJECTIVES, ObjectiveName
+from bertkit.tasks.feed.next_tokens import EVERY_TOKEN
 from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.evaluation import EvaluationConfig
+from bertkit.training.growth import GrowthConfig, check_growth
+from bertkit.training.initialisation import Start, check_start
+from bertkit.training.layer_watch import check_log_layers
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
@@ -34,6 +40,7 @@ FREE_TO_CHANGE = (
     "data.old_held_out",
     "data.workers",
     "log_every",
+    "log_layers",
     "tensorboard",
     "device",
     "parallel",
@@ -43,7 +50,7 @@ FREE_TO_CHANGE = (
     "compile",
     "deterministic",
 )
-NOT_CHANGEABLE = ("vocab_size", "heads", "labels", "problem")
+NOT_CHANGEABLE = ("vocab_size", "heads", "labels", "problem", "is_causal")
 
 
 @dataclass(frozen=True)
@@ -52,18 +59,21 @@ class ModelRecipe:
 
     size: str = "tiny"
     init: str = ""  # a checkpoint: folder, TF1 prefix or hub name; its config counts, not `size`
+    start: Start = "paper"  # of a fresh model's layers: see initialisation.py; no part of the checkpoint
     changes: dict[str, Any] = field(default_factory=dict)  # fields of BertConfig, such as hidden_dropout
 
     def __post_init__(self) -> None:
+        check_start(self.start, self.init)
         names = [f.name for f in fields(BertConfig) if f.name not in NOT_CHANGEABLE]
         for key in self.changes:
             if key not in names:
                 raise BertkitError(unknown_key(f"model.changes.{key}", key, names))
 
-    def config(self, vocab_size: int, *, next_sentence: bool) -> BertConfig:
+    def config(self, vocab_size: int, *, next_sentence: bool, is_causal: bool = False) -> BertConfig:
         """The config of a fresh model."""
         heads = PRETRAINING if next_sentence else ("mlm",)
-        return preset(self.size, **{**self.changes, "vocab_size": vocab_size, "heads": heads})
+        given = {"vocab_size": vocab_size, "heads": heads, "is_causal": is_causal}
+        return preset(self.size, **{**self.changes, **given})
 
 
 @dataclass(frozen=True)
@@ -81,10 +91,16 @@ class DataRecipe:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One run."""
+    """One run.
+
+    `objective = "ltr"` trains left to right: the same encoder under a causal mask predicts every next token by the same
+    head from the same data. NSP stays as it is, but reads the last [SEP], since a causal [CLS] sees itself alone; so do
+    classifiers that are fine-tuned later. Thus both objectives train the same heads on the same pairs.
+    """
 
     steps: int | None = None
     minutes: float | None = None  # a time budget in place of steps
+    objective: ObjectiveName = "mlm"
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     parallel: Parallel = "ddp"  # under torchrun: every process has all weights, or with fsdp its shards of them
@@ -94,12 +110,14 @@ class Recipe:
     compile: bool = False
     deterministic: bool | None = None  # None: on the CPU
     log_every: int = 10
+    log_layers: int = 0  # steps between looks at every layer's gradients and updates; 0: none
     tensorboard: bool = True
     model: ModelRecipe = field(default_factory=ModelRecipe)
     data: DataRecipe = field(default_factory=DataRecipe)
     stages: tuple[Stage, ...] = (Stage(),)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    growth: GrowthConfig = field(default_factory=GrowthConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
 
@@ -114,7 +132,15 @@ class Recipe:
         if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
             raise BertkitError("log_every must be at least 1, seed and data.workers at least 0")
         check_parallel(self.parallel, self.optimizer.name)
+        check_log_layers(self.log_layers, self.parallel)
+        check_growth(self.growth, self.num_layers, parallel=self.parallel, init=self.model.init)
+        object.__setattr__(self, "stages", stages_for(self.objective, self.stages))
         _ = self.plan  # checked when made
+
+    @property
+    def num_layers(self) -> int:
+        """Of a fresh model in the end, however few it begins with."""
+        return self.model.config(1, next_sentence=True).num_layers
 
     @property
     def plan(self) -> StepPlan:
@@ -139,6 +165,17 @@ class Recipe:
     def to_toml(self) -> str:
         """As a file."""
         return write_toml(to_plain(self))
+
+
+def stages_for(objective: ObjectiveName, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """The stages, with the share of tokens that this objective predicts; left to right nothing is masked."""
+    if objective not in OBJECTIVES:
+        raise BertkitError(f"unknown objective {objective!r}; choose one of {', '.join(OBJECTIVES)}")
+    if objective == "mlm":
+        return stages
+    if any(stage.masking not in (MaskingConfig(), EVERY_TOKEN) for stage in stages):
+        raise BertkitError("objective ltr masks nothing: leave out the stages' masking, or choose objective = 'mlm'")
+    return tuple(replace(stage, masking=EVERY_TOKEN) for stage in stages)
 
 
 def read_recipe(

@@ -24,14 +24,16 @@ from bertkit.training.determinism import deterministic_algorithms
 from bertkit.training.evaluation import Evaluation, evaluate, evaluation_indices
 from bertkit.training.feeds import Feed
 from bertkit.training.flops import step_flops
+from bertkit.training.growth import Growth
 from bertkit.training.journal import Journal, mean_values
+from bertkit.training.layer_watch import LayerWatch
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.recipe import Recipe
+from bertkit.training.roles import Plan, Schedule
 from bertkit.training.run_folder import prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective
 from bertkit.training.start import fresh_model
-from bertkit.training.stepping import Plan, Schedule
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
 from bertkit.training.world import World, join_world
 
@@ -102,6 +104,7 @@ class Run:
     ) -> None:
         self.recipe, self.out, self.data, self.world, self.observer = recipe, out, data, world, observer
         self.started = started
+        self.watch: LayerWatch | None = None
         self.checkpoints = CheckpointFolder(out / "checkpoints", recipe.checkpoints.keep)
         if world.is_first:
             prepare_folder(recipe, out, self.checkpoints, resume=resume)
@@ -110,7 +113,6 @@ class Run:
         self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
         sharded = recipe.parallel == "fsdp" and world.size > 1
         self.objective = shard_objective(self.model, world.device, recipe.dtype) if sharded else None
-        self.optimizers = build_optimizers(self.model, recipe.optimizer)
         self.trainer = self._make_trainer(found)
         self.best = math.inf if found is None else _or_infinite(found.state["best_loss"])
         self.evaluation: dict[str, Any] | None = found.state["evaluation"] if found else None
@@ -124,9 +126,10 @@ class Run:
     def _make_trainer(self, found: Checkpoint | None) -> Trainer:
         recipe = self.recipe
         progress, guard = Progress(recipe.steps), Guard()
+        optimizers = build_optimizers(self.model, recipe.optimizer)
         if found:
             tensors = read_shards(found.shards, self.model) if found.shards else found.optimizer
-            import_state(self.optimizers, self.model, tensors)
+            import_state(optimizers, self.model, tensors)
             state = found.state
             progress = Progress(**{name: state[name] for name in Progress.__dataclass_fields__ if name in state})
             guard = Guard.from_json(state["guard"])
@@ -141,9 +144,13 @@ class Run:
             workers=recipe.data.workers,
         )
         plan, schedule, budget = self._lengths(progress)
-        parts = (self.model, self.data.train, plan, self.optimizers, schedule)
+        parts = (self.model, self.data.train, plan, optimizers, schedule)
         trainer = Trainer(*parts, options, progress, self.world, guard, self.objective, budget)
         trainer.loss_scale = found.state.get("loss_scale") if found else None
+        if recipe.growth.layers:
+            trainer.growth = Growth(recipe.growth, recipe.num_layers, recipe.optimizer)
+        if recipe.log_layers and self.world.is_first:
+            trainer.watch = self.watch = LayerWatch(self.model, recipe.log_layers)
         return trainer
 
     def _lengths(self, progress: Progress) -> tuple[Plan, Schedule, TimeBudget | None]:
@@ -180,6 +187,8 @@ class Run:
 
     def _finish(self) -> None:
         """Write the model, its card and the report."""
+        if self.trainer.growth:
+            self.trainer.growth.refuse_half_grown(self.model)
         model = gather_model(self.model, keep=self.world.is_first)
         if model is None:
             return
@@ -200,6 +209,8 @@ class Run:
         flops = [step_flops(self.model.config, r.counts, n) for r, n in zip(records, lengths, strict=True)]
         values = mean_values(records, flops)
         self.journal.write("step", values)
+        for line in self.watch.take() if self.watch else ():
+            self.journal.write("layers", line)
         if self.observer:
             self.observer.on_step(values, self.trainer.progress)
 
@@ -263,7 +274,7 @@ class Run:
 
     def _gather(self) -> tuple[BertModel | None, dict[str, Tensor] | None]:
         """The whole model for the process that writes, and the optimizer's state, unless all write their shards of it."""
-        tensors = export_state(self.optimizers, self.model)
+        tensors = export_state(self.trainer.optimizers, self.model)
         model = gather_model(self.model, keep=self.world.is_first)
         if self.objective and self.recipe.checkpoints.sharded:
             self.checkpoints.save_shards(tensors, self.trainer.progress.step, self.world)
@@ -281,7 +292,7 @@ class Run:
             seconds=progress.seconds,
             evaluation=self.evaluation,
             weights_sha256=fingerprint(self.model.named_parameters()),
-            optimizer_sha256=fingerprint(export_state(self.optimizers, self.model).items()),
+            optimizer_sha256=fingerprint(export_state(self.trainer.optimizers, self.model).items()),
         )
 
 

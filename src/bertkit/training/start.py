@@ -1,5 +1,7 @@
 """The weights that a run begins with: fresh by the recipe's seed, or those of an existing checkpoint."""
 
+from dataclasses import replace
+
 import torch
 
 from bertkit.errors import BertkitError
@@ -7,6 +9,7 @@ from bertkit.model.bert import BertModel
 from bertkit.model.config import PRETRAINING, BertConfig
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
+from bertkit.training.initialisation import initialise
 from bertkit.training.recipe import Recipe
 
 
@@ -16,9 +19,17 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     if recipe.model.init:
         model = initial_checkpoint(recipe, tokenizer)
     else:
-        model = BertModel(recipe.model.config(tokenizer.vocab_size, next_sentence=recipe.data.next_sentence))
+        config = fresh_config(recipe, tokenizer)
+        model = BertModel(replace(config, num_layers=recipe.growth.depth(0.0, config.num_layers)))
+        initialise(model, recipe.model.start, config.num_layers)
     check_positions(recipe, model.config)
     return model
+
+
+def fresh_config(recipe: Recipe, tokenizer: Tokenizer) -> BertConfig:
+    """The shape of a new model."""
+    heads = {"next_sentence": recipe.data.next_sentence, "is_causal": recipe.objective == "ltr"}
+    return recipe.model.config(tokenizer.vocab_size, **heads)
 
 
 def check_positions(recipe: Recipe, config: BertConfig) -> None:
@@ -36,6 +47,9 @@ def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     model, report = load_model(resolve(recipe.model.init), heads=heads)
     if report.broken:
         raise BertkitError(f"{recipe.model.init} has values that are not finite: {report.broken[0]}; choose another")
+    if model.config.is_causal != (recipe.objective == "ltr"):
+        found = "left to right (ltr)" if model.config.is_causal else "in both directions (mlm)"
+        raise BertkitError(f"{recipe.model.init} was trained {found}; set the recipe's objective accordingly")
     if model.config.vocab_size < tokenizer.vocab_size:
         sizes = f"{tokenizer.vocab_size} tokens, but {recipe.model.init} has {model.config.vocab_size}"
         raise BertkitError(f"the tokenizer has {sizes}; prepare the text with that checkpoint's tokenizer")

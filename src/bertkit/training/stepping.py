@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -23,55 +23,10 @@ from bertkit.training.feeds import BatchT, MicroBatches
 from bertkit.training.optimizers.build import clip_gradients, set_rate
 from bertkit.training.plan import Place
 from bertkit.training.prefetching import Prefetcher
+from bertkit.training.roles import Counts, Plan, Record, Schedule, UpdateWatch
 from bertkit.training.sharding import exchange_gradients, without_exchange
 from bertkit.training.watch import Guard, StopRequest
 from bertkit.training.world import World
-
-
-class Counts(Protocol):
-    """How much a whole step holds, over all processes."""
-
-    @property
-    def denominators(self) -> tuple[int, ...]:
-        """What the objective divides its sums by."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Real tokens."""
-
-
-class Record(Protocol):
-    """What a run remembers of a step; pre-training and tasks add figures of their own."""
-
-    @property
-    def step(self) -> int:
-        """Steps done before it."""
-
-    @property
-    def loss(self) -> float:
-        """What was minimised."""
-
-    @property
-    def grad_norm(self) -> float:
-        """Before clipping."""
-
-
-class Plan(Protocol):
-    """Which micro-batches form which step."""
-
-    def check_world(self, size: int) -> None:
-        """Refuse a number of processes that the steps cannot be shared among."""
-
-    def locate(self, step: int, num_steps: int | None) -> Place:
-        """The micro-batches of step 0, 1, ..."""
-
-
-class Schedule(Protocol):
-    """The learning rate over the run."""
-
-    def factor(self, step: int, num_steps: int | None) -> float:
-        """The rate of step 0, 1, ... as a share of the peak."""
-
 
 Kernels = Literal["auto", "fast", "plain"]
 KERNELS: tuple[Kernels, ...] = ("auto", "fast", "plain")
@@ -147,18 +102,24 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         self.feeds, self.options, self.progress = feeds, options, progress
         self.world, self.guard = world, guard or Guard()
         self.plan.check_world(self.world.size)
-        self.parameters = [p for p in objective.parameters() if p.requires_grad]
-        self.plain_objective = objective  # for evaluation: no exchange of gradients
-        self.objective = exchange_gradients(objective, self.world)
-        if options.compile:
-            self.objective.compile()
+        self.adopt(objective)
         pinned = self.world.device.type == "cuda"
         self.source = Prefetcher(feeds, options.workers, pinned=pinned, add=self.add_counts)
         self.scaler = GradScaler(world.device.type) if options.dtype == torch.float16 else None
         self.stopped_by: str | None = None
         self.budget = budget
+        self.watch: UpdateWatch | None = None
+        self._stage = 0
         self._pending: list[Pending[CountsT]] = []
         self._clock = time.perf_counter()
+
+    def adopt(self, objective: nn.Module) -> None:
+        """Train this objective's weights from now on."""
+        self.parameters = [p for p in objective.parameters() if p.requires_grad]
+        self.plain_objective = objective  # for evaluation: no exchange of gradients
+        self.objective = exchange_gradients(objective, self.world)
+        if self.options.compile:
+            self.objective.compile()
 
     @staticmethod
     @abstractmethod
@@ -172,6 +133,14 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
     def relieve(self) -> bool:
         """Make the micro-batches smaller because memory ran out; False where that cannot be done."""
         return False
+
+    @property
+    def changes_next(self) -> bool:
+        """Whether `prepare_step` has something to do before the next step: what is pending is collected first."""
+        return False
+
+    def prepare_step(self) -> None:
+        """Change what is trained, where a run does that."""
 
     @property
     def is_finished(self) -> bool:
@@ -192,10 +161,12 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
             self.budget.begin()
         try:
             while not self.is_finished and self.stopped_by is None:
+                self.prepare_step()
                 self.take_step()
                 step = self.progress.step
                 due = is_due(step)
-                if due or self.is_finished or step % self._log_every == 0 or self._alone_and_stopped(stop):
+                wanted = due or self.is_finished or self.changes_next or self._alone_and_stopped(stop)
+                if wanted or step % self._log_every == 0:
                     self._collect(on_records, stop)
                     if due or (step == self.progress.num_steps and is_due(step)):  # the time may be over by now
                         on_due(step)
@@ -230,17 +201,21 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
 
     def _update(self) -> Tensor:
         """Clip and move the weights; the gradients' norm comes back, 0 where float16 overflowed and nothing moved."""
-        if self.scaler is None:
-            norm = clip_gradients(self.parameters, self.options.clip_norm)
+        step, scaler = self.progress.step, self.scaler
+        watch = self.watch if self.watch and self.watch.is_due(step) else None
+        if scaler:
             for optimizer in self.optimizers:
-                optimizer.step()
-            return norm
-        for optimizer in self.optimizers:
-            self.scaler.unscale_(optimizer)
+                scaler.unscale_(optimizer)
+        if watch:
+            watch.before_update()
         norm = clip_gradients(self.parameters, self.options.clip_norm)
         for optimizer in self.optimizers:
-            self.scaler.step(optimizer)
-        self.scaler.update()
+            scaler.step(optimizer) if scaler else optimizer.step()
+        if watch:
+            watch.after_update(step)
+        if scaler is None:
+            return norm
+        scaler.update()
         return torch.where(norm.isfinite(), norm, 0.0)
 
     @property
@@ -262,6 +237,9 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         """Gradients and sums of the step that is due."""
         step, num_steps = self.progress.step, self.progress.num_steps
         place = self.plan.locate(step, num_steps)
+        if self.budget and place.stage != self._stage:
+            self.budget.change_pace()
+        self._stage = place.stage
         keys = self._keys(place)
         self.source.announce(place, keys)
         self._announce_coming(step + 1, num_steps)

@@ -16,7 +16,7 @@ from bertkit.training.optimizers.build import (
     import_state,
     set_rate,
 )
-from bertkit.training.optimizers.muon import COEFFICIENTS, orthogonalise
+from bertkit.training.optimizers.muon import COEFFICIENTS, orthogonalise, update_scale
 
 SIZES = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_positions": 16}
 CONFIG = preset("tiny", vocab_size=30, **SIZES)
@@ -138,6 +138,26 @@ def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
         assert values.max() < 1.3
 
 
+def test_what_a_rate_means_for_a_matrix() -> None:
+    """An orthogonal update of R x C has min(R, C) singular values of 1, so elements of 1 / sqrt(max(R, C))."""
+    for rows, columns in ((64, 64), (256, 64), (64, 256)):
+        assert update_scale("adamw", rows, columns) / max(rows, columns) ** 0.5 == pytest.approx(0.2)
+    assert [update_scale("spectral", *shape) for shape in ((64, 64), (256, 64), (64, 256))] == [1.0, 2.0, 1.0]
+    # The same update by either scale: a rate of 0.02 is 5 x 0.02 / sqrt(64), and half of that for the down projection.
+    rate = 5 * 0.02 / 64**0.5
+    shapes = {(64, 64): 1.0, (256, 64): 1.0, (64, 256): 2.0}
+    for shape, ratio in shapes.items():
+        assert rate * update_scale("adamw", *shape) == pytest.approx(ratio * 0.02 * update_scale("spectral", *shape))
+
+
+def test_matrices_may_have_a_rate_decay_and_scale_of_their_own() -> None:
+    config = OptimizerConfig("muon", 1e-3, matrix_learning_rate=0.02, matrix_weight_decay=0.1, matrix_scale="spectral")
+    muon, adamw = build_optimizers(model_with_gradients(), config)
+    for group in muon.param_groups:
+        assert (group["lr"], group["weight_decay"], group["scale"]) == (0.02, 0.1, "spectral")
+    assert adamw.param_groups[0]["weight_decay"] == 0.01
+
+
 @pytest.mark.parametrize("name", ["adamw", "lamb", "muon"])
 def test_state_survives_a_round_trip_by_name(name: str) -> None:
     config = OptimizerConfig(name=name)  # type: ignore[arg-type]
@@ -197,7 +217,10 @@ def test_what_decays_in_every_optimizer() -> None:
         assert seen == set(names.values())
 
 
-@pytest.mark.parametrize("wrong", [{"name": "sgd"}, {"beta2": 1.0}, {"learning_rate": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "sgd"}, {"beta2": 1.0}, {"learning_rate": -1.0}, {"matrix_weight_decay": -1.0}, {"matrix_scale": "big"}],
+)
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(BertkitError):
         OptimizerConfig(**wrong)  # type: ignore[arg-type]

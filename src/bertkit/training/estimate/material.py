@@ -56,7 +56,9 @@ def gather_material(recipe: Recipe) -> Material:
 def starting_config(recipe: Recipe, vocab_size: int) -> BertConfig:
     """The config of the model at step 0, that of `init` where there is one."""
     if not recipe.model.init:
-        return recipe.model.config(vocab_size, next_sentence=recipe.data.next_sentence)
+        return recipe.model.config(
+            vocab_size, next_sentence=recipe.data.next_sentence, is_causal=recipe.objective == "ltr"
+        )
     heads = PRETRAINING if recipe.data.next_sentence else ("mlm",)
     return load_model(resolve(recipe.model.init), heads=heads)[0].config
 

@@ -15,7 +15,7 @@ from torch.optim import AdamW, Optimizer
 
 from bertkit.errors import BertkitError
 from bertkit.training.optimizers.lamb import Lamb
-from bertkit.training.optimizers.muon import Muon
+from bertkit.training.optimizers.muon import SCALES, MatrixScale, Muon
 from bertkit.training.sharding import local_part, shard_like
 
 OptimizerName = Literal["adamw", "lamb", "muon"]
@@ -36,16 +36,23 @@ class OptimizerConfig:
     epsilon: float = 1e-6
     momentum: float = 0.95  # of Muon
     matrix_learning_rate: float | None = None  # of Muon's matrices; None: as learning_rate
+    matrix_weight_decay: float | None = None  # likewise; times the matrices' own rate
+    matrix_scale: MatrixScale = "adamw"  # what a rate means for Muon's matrices: see muon.py
     clip_norm: float = 1.0  # 0: no clipping
 
     def __post_init__(self) -> None:
         if self.name not in OPTIMIZERS:
             raise BertkitError(f"unknown optimizer {self.name!r}; choose one of {', '.join(OPTIMIZERS)}")
+        if self.matrix_scale not in SCALES:
+            raise BertkitError(
+                f"unknown optimizer.matrix_scale {self.matrix_scale!r}; choose one of {', '.join(SCALES)}"
+            )
         for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        for name in ("learning_rate", "weight_decay", "epsilon", "clip_norm"):
-            if getattr(self, name) < 0.0:
+        rates = ("learning_rate", "weight_decay", "matrix_learning_rate", "matrix_weight_decay", "epsilon", "clip_norm")
+        for name in rates:
+            if (getattr(self, name) or 0.0) < 0.0:
                 raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must not be negative")
 
 
@@ -98,9 +105,10 @@ def _lamb(named: Sequence[Named], config: OptimizerConfig) -> Lamb:
 
 def _muon(named: Sequence[Named], config: OptimizerConfig) -> Muon:
     rate = config.learning_rate if config.matrix_learning_rate is None else config.matrix_learning_rate
+    decay = config.weight_decay if config.matrix_weight_decay is None else config.matrix_weight_decay
     fused, plain = [p for name, p in named if is_fused(name)], [p for name, p in named if not is_fused(name)]
     groups: list[dict[str, Any]] = [{"params": fused, "num_parts": NUM_QKV}, {"params": plain}]
-    return Muon(groups, rate, config.momentum, config.weight_decay)
+    return Muon(groups, rate, config.momentum, decay, config.matrix_scale)
 
 
 def set_rate(optimizers: Sequence[Optimizer], factor: float) -> None:

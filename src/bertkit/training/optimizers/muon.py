@@ -1,10 +1,10 @@
 """Muon (Jordan et al. 2024): momentum whose matrix is replaced by the nearest orthogonal one, for the encoder's matrices.
 
 Query, key and value are orthogonalised each by itself out of the fused matrix. Matrices of one shape go through the
-Newton-Schulz iteration together. Updates are scaled to the size of AdamW's (Liu et al. 2025), so one rate serves both.
+Newton-Schulz iteration together. Momentum is Nesterov's and needs no warm-up: its size drops out. Decay is decoupled.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +14,30 @@ from bertkit.training.optimizers.group_optimizer import GroupOptimizer
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NUM_ITERATIONS = 5
 ADAM_SCALE = 0.2  # the usual root mean square of AdamW's update
+MatrixScale = Literal["adamw", "spectral"]
+SCALES: tuple[MatrixScale, ...] = ("adamw", "spectral")
+
+
+def update_scale(scale: MatrixScale, rows: int, columns: int) -> float:
+    """What an orthogonal matrix is multiplied by, besides the rate.
+
+    adamw (Liu et al. 2025): every element's root mean square is 0.2, so one rate serves Muon and AdamW.
+    spectral (Jordan et al. 2024): the largest singular value is 1, or sqrt(rows / columns) of a tall matrix.
+    A spectral rate r is 5 r / sqrt(hidden) by adamw's, for all but the down projection, which adamw's moves twice as far.
+    """
+    if scale == "spectral":
+        return float(max(1.0, rows / columns) ** 0.5)
+    return float(ADAM_SCALE * max(rows, columns) ** 0.5)
 
 
 class Muon(GroupOptimizer):
     """Groups may set `num_parts` (3 for the fused qkv)."""
 
-    def __init__(self, params: Any, lr: float, momentum: float, weight_decay: float) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "num_parts": 1})
+    def __init__(
+        self, params: Any, lr: float, momentum: float, weight_decay: float, scale: MatrixScale = "adamw"
+    ) -> None:
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "scale": scale, "num_parts": 1}
+        super().__init__(params, defaults)
 
     def update(self, group: dict[str, Any], params: list[Tensor]) -> None:
         """One step of this group."""
@@ -34,7 +51,7 @@ class Muon(GroupOptimizer):
         for shape in sorted({tuple(part.shape) for part in parts}):
             chosen = [index for index, part in enumerate(parts) if tuple(part.shape) == shape]
             updates = orthogonalise(torch.stack([parts[index] for index in chosen]))
-            scale = ADAM_SCALE * max(shape) ** 0.5
+            scale = update_scale(group["scale"], *shape)
             torch._foreach_add_([weights[index] for index in chosen], updates.unbind(0), alpha=-group["lr"] * scale)
 
     def _buffer(self, p: Tensor) -> Tensor:

@@ -1,0 +1,87 @@
+"""How fresh layers begin: what is zero, what is Xavier's, and that nothing of it reaches the checkpoint's config."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.model import BertModel, preset
+from bertkit.model.encoder import Layer
+from bertkit.training.initialisation import Start, initialise
+from bertkit.training.start import fresh_model
+from tests.model.reference import make_batch
+from tests.training.tiny import recipe, run, tokenizer
+
+CONFIG = preset("tiny", vocab_size=60, num_layers=12, hidden_size=256, num_heads=4, intermediate_size=1024)
+
+
+def layers(start: Start, num_layers: int | None = None) -> list[Layer]:
+    torch.manual_seed(0)
+    model = BertModel(CONFIG)
+    initialise(model, start, num_layers)
+    return list(model.encoder.layers)  # type: ignore[arg-type]
+
+
+def test_the_papers_start_is_left_as_it_is() -> None:
+    for layer in layers("paper"):
+        for module in (layer.qkv, layer.attention_output, layer.up, layer.down):
+            assert module.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_sublayers_that_start_at_zero_say_nothing_and_still_learn() -> None:
+    torch.manual_seed(0)
+    model = BertModel(replace(CONFIG, hidden_dropout=0.0, attention_dropout=0.0))
+    initialise(model, "zero")
+    batch = make_batch(model.config).inputs
+    states = model.encoder.all_layers(batch)
+    torch.testing.assert_close(states[-1], states[0], atol=1e-4, rtol=1e-4)  # only LayerNorms, which are idle
+    states[-1].square().mul(torch.arange(256)).sum().backward()
+    first: Layer = model.encoder.layers[0]  # type: ignore[assignment]
+    for module in (first.attention_output, first.down):
+        assert module.weight.grad is not None
+        assert module.weight.grad.norm() > 0
+
+
+def test_deepnorm_is_folded_into_xaviers_start() -> None:
+    a, b = 24**0.25, 96**-0.25
+    assert (round(a, 2), round(b, 2)) == (2.21, 0.32)  # twelve layers, as worked out in the paper on DeepNorm
+    square, oblong = (2 / 512) ** 0.5, (2 / 1280) ** 0.5
+    for layer in layers("deepnorm"):
+        query, key, value = layer.qkv.weight.chunk(3)
+        deviations = {
+            "query": (query, square),
+            "key": (key, square),
+            "value": (value, b * square),
+            "output": (layer.attention_output.weight, b * square / a),
+            "up": (layer.up.weight, b * oblong),
+            "down": (layer.down.weight, b * oblong / a),
+        }
+        for name, (weight, expected) in deviations.items():
+            assert weight.std().item() == pytest.approx(expected, rel=0.05), name
+
+
+def test_a_model_that_will_grow_starts_by_its_final_depth() -> None:
+    shallow, deep = layers("deepnorm")[0], layers("deepnorm", num_layers=48)[0]
+    torch.testing.assert_close(deep.up.weight, shallow.up.weight * 4**-0.25)
+    torch.testing.assert_close(deep.down.weight, shallow.down.weight * 4**-0.5)
+
+
+@pytest.mark.parametrize("start", ["zero", "deepnorm"])
+def test_a_recipe_names_the_start_and_the_checkpoint_does_not(start: Start, tmp_path: Path) -> None:
+    plain = recipe()
+    changed = recipe(model=replace(plain.model, start=start))
+    ours, papers = fresh_model(changed, tokenizer()), fresh_model(plain, tokenizer())
+    assert ours.config == papers.config
+    assert torch.equal(ours.encoder.embeddings.token.weight, papers.encoder.embeddings.token.weight)
+    down = "encoder.layers.0.down.weight"
+    assert not torch.equal(ours.get_parameter(down), papers.get_parameter(down))
+    assert run(tmp_path, replace(changed, steps=2)).step == 2
+
+
+def test_starts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(BertkitError, match="choose one of paper, zero, deepnorm"):
+        replace(recipe().model, start="xavier")  # type: ignore[arg-type]
+    with pytest.raises(BertkitError, match="is for fresh models"):
+        replace(recipe().model, start="zero", init="somewhere")
