@@ -59,7 +59,7 @@ def test_activations(theirs: str, ours: str) -> None:
         ({"model_type": "roberta"}, ["roberta", "BERT only"]),
         ({"model_type": "distilbert"}, ["distilbert", "BERT only"]),
         ({"position_embedding_type": "relative_key"}, ["relative_key", "absolute"]),
-        ({"is_decoder": True}, ["is_decoder", "bidirectional"]),
+        ({"is_decoder": True, "add_cross_attention": True}, ["add_cross_attention", "another encoder"]),
         ({"embedding_size": 128}, ["factorised", "128", "plain BERT"]),
         ({"hidden_size": "768"}, ["hidden_size", '"768"', "whole number"]),
         ({"hidden_size": True}, ["hidden_size"]),

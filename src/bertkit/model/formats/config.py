@@ -101,7 +101,8 @@ def parse_config(data: Mapping[str, Any]) -> StoredConfig:
     fields |= {field: _number(data, key, float) for field, key in RATES.items() if data.get(key) is not None}
     if data.get("pad_token_id") is not None:
         fields["pad_token_id"] = _number(data, "pad_token_id", int)
-    encoder = BertConfig(**fields, activation=_activation(data.get("hidden_act", "gelu")), heads=())
+    fields |= {"activation": _activation(data.get("hidden_act", "gelu")), "is_causal": bool(data.get("is_decoder"))}
+    encoder = BertConfig(**fields, heads=())
     return StoredConfig(
         encoder=encoder,
         architecture=_architecture(data.get("architectures")),
@@ -118,8 +119,10 @@ def _refuse_other_models(data: Mapping[str, Any]) -> None:
     positions = data.get("position_embedding_type") or "absolute"
     if positions != "absolute":
         raise BertkitError(f"its positions are {positions!r}; bertkit has BERT's learned absolute ones only")
-    if data.get("is_decoder"):
-        raise BertkitError("is_decoder is true: it attends to the left only, and bertkit's BERT is bidirectional")
+    if data.get("add_cross_attention"):
+        raise BertkitError(
+            "add_cross_attention is true: it reads another encoder's output, which no BERT of bertkit does"
+        )
     width = data.get("embedding_size")
     if width is not None and width != data.get("hidden_size"):
         raise BertkitError(
@@ -186,6 +189,8 @@ def config_json(config: BertConfig, dtype: torch.dtype) -> dict[str, Any]:
         "tie_word_embeddings": config.tied_decoder,
         "dtype": str(dtype).removeprefix("torch."),
     }
+    if config.is_causal:
+        data["is_decoder"] = True  # transformers then has a causal mask
     if {"classifier", "tagger"} & set(config.heads):
         data["id2label"] = {str(index): label for index, label in enumerate(config.labels)}
         data["label2id"] = {label: index for index, label in enumerate(config.labels)}

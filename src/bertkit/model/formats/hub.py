@@ -1,4 +1,4 @@
-"""What a person typed -> a path: a folder, a weights file, a TensorFlow prefix, or a name on the Hugging Face hub.
+"""What a person typed -> a path: a folder, a weights file, a TensorFlow prefix, a bundled model, or a name on the hub.
 
 A name is looked up within a bounded time; of its files only config, tokenizer and one form of the weights are
 fetched. What was fetched before is found without a network.
@@ -6,8 +6,10 @@ fetched. What was fetched before is found without a network.
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
+from bertkit.bundled import MODELS, folder_of, is_here
 from bertkit.errors import BertkitError
 from bertkit.model.formats.tf_bundle import index_path
 
@@ -32,17 +34,28 @@ WEIGHT_FILES = (
     (r"pytorch_model\.bin", ("pytorch_model.bin",)),
     (r"pytorch_model\.bin\.index\.json", ("pytorch_model.bin.index.json", "pytorch_model-*.bin")),
     (r"[^/]+\.ckpt\.index", ("*.ckpt.index", "*.ckpt.data-*")),
+    (r"model-int8\.safetensors", ("model-int8.safetensors",)),
 )
 
 
 def resolve(source: str) -> Path:
-    """The path of this checkpoint, fetched from the hub if it is a name there and not here."""
+    """The path of this checkpoint: what exists here, else a model that comes with bertkit, else fetched from the hub."""
     path = Path(source).expanduser()
     if source and (path.exists() or index_path(path).is_file()):
         return path
+    if source in MODELS:
+        return _bundled(source)
     if not HUB_NAME.fullmatch(source):
         raise BertkitError(f"no file or folder {source!r}")
     return _fetch(source)
+
+
+def _bundled(name: str) -> Path:
+    if not is_here(name):
+        raise BertkitError(
+            f"{name} comes with bertkit, but this copy lacks it ({folder_of(name)}); install bertkit anew"
+        )
+    return folder_of(name)
 
 
 def _fetch(name: str) -> Path:
@@ -61,7 +74,7 @@ def _fetch(name: str) -> Path:
     except HFValidationError:
         raise BertkitError(f"no folder {name} here, and it is no name that the hub allows") from None
     except RepositoryNotFoundError:
-        raise BertkitError(f"no folder {name} here, and no public model of that name on the hub") from None
+        raise BertkitError(f"no folder {name} here, and no public model of that name on the hub{_hint(name)}") from None
     except Exception as error:  # no network, proxies, time-outs: each library below has its own exceptions
         return _from_cache(name, error)
 
@@ -76,7 +89,13 @@ def _from_cache(name: str, error: Exception) -> Path:
         return folder
     except Exception:  # nothing whole there: the first reason is the one to tell
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise BertkitError(f"no folder {name} here, and the hub could not be reached: {reason[:200]}") from None
+        text = f"no folder {name} here, and the hub could not be reached: {reason[:200]}{_hint(name)}"
+        raise BertkitError(text) from None
+
+
+def _hint(name: str) -> str:
+    near = get_close_matches(name, MODELS, n=1)
+    return f"; did you mean {near[0]}, which comes with bertkit?" if near else ""
 
 
 def _patterns(name: str, files: Sequence[str]) -> list[str]:

@@ -11,21 +11,32 @@ from typing import Literal
 from torch import Tensor
 
 from bertkit.errors import BertkitError
+from bertkit.model.formats.int8_rows import NAME as INT8
+from bertkit.model.formats.int8_rows import read_int8
 from bertkit.model.formats.names import canonical, from_google
 from bertkit.model.formats.safetensors_files import read_safetensors
 from bertkit.model.formats.shards import read_shards
 from bertkit.model.formats.tf_bundle import index_path, open_bundle
 from bertkit.model.formats.torch_bin import read_bin
 
-Kind = Literal["safetensors", "sharded safetensors", "PyTorch .bin", "sharded PyTorch .bin", "TensorFlow checkpoint"]
+Kind = Literal[
+    "safetensors",
+    "sharded safetensors",
+    "PyTorch .bin",
+    "sharded PyTorch .bin",
+    "int8 safetensors",
+    "TensorFlow checkpoint",
+]
 # In the order of preference where a folder holds several
 WEIGHTS: dict[str, Kind] = {
     "model.safetensors": "safetensors",
     "model.safetensors.index.json": "sharded safetensors",
     "pytorch_model.bin": "PyTorch .bin",
     "pytorch_model.bin.index.json": "sharded PyTorch .bin",
+    INT8: "int8 safetensors",
 }
 ENDINGS: dict[str, Kind] = {
+    "-int8.safetensors": "int8 safetensors",
     ".safetensors": "safetensors",
     ".safetensors.index.json": "sharded safetensors",
     ".bin": "PyTorch .bin",
@@ -107,7 +118,7 @@ def read_stored(location: Location) -> Stored:
     weights = location.weights
     if location.kind == "TensorFlow checkpoint":
         return _read_google(location)
-    read = read_safetensors if "safetensors" in location.kind else read_bin
+    read = read_int8 if "int8" in location.kind else read_safetensors if "safetensors" in location.kind else read_bin
     if "sharded" in location.kind:
         tensors, files = read_shards(weights, lambda path: read(_not_a_pointer(path)))
     else:

@@ -18,6 +18,8 @@ from torch import Tensor
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.formats.config import architecture_of, config_json
+from bertkit.model.formats.int8_rows import NAME as INT8
+from bertkit.model.formats.int8_rows import shrink
 from bertkit.model.formats.names import DECODER, DECODER_BIAS, NUM_PARTS, PREFIX, Name, names_of
 from bertkit.model.formats.safetensors_files import write_safetensors
 from bertkit.model.formats.shards import index_json, plan_shards
@@ -25,12 +27,13 @@ from bertkit.model.formats.stored import WEIGHTS
 from bertkit.model.formats.tf_bundle import write_bundle
 from bertkit.model.formats.torch_bin import write_bin
 
-Layout = Literal["safetensors", "sharded", "bin", "tf1"]
+Layout = Literal["safetensors", "sharded", "bin", "tf1", "int8"]
 WEIGHTS_OF_LAYOUT: dict[str, str] = {
     "safetensors": "model.safetensors",
     "sharded": "model.safetensors.index.json",
     "bin": "pytorch_model.bin",
     "tf1": "bert_model.ckpt.index",
+    "int8": INT8,
 }
 GOOGLE_PREFIX = "bert_model.ckpt"
 SHARD_BYTES = 512 * 2**20
@@ -46,14 +49,16 @@ def save_model(
 ) -> list[Path]:
     """Write config and weights; dtype None keeps the model's. The written files come back.
 
-    `tf1` writes no `.meta`: that is TensorFlow's graph, and loading weights by name needs none.
+    `int8` rounds matrices to eight bits, in a file that bertkit alone reads. `tf1` writes no `.meta`: that is TensorFlow's graph, and loading weights by name needs none.
     """
     if layout not in WEIGHTS_OF_LAYOUT:
         raise BertkitError(f"unknown layout {layout!r}; choose one of {', '.join(WEIGHTS_OF_LAYOUT)}")
     if {"classifier", "tagger"} <= set(model.config.heads):
         raise BertkitError("a model with both a classifier and a tagger cannot be saved: both are called `classifier`")
+    if layout == "tf1" and model.config.is_causal:
+        raise BertkitError("this model is left to right, which Google's code would not know; choose another layout")
     _refuse_other_weights(folder, layout)
-    kept = dtype or model.encoder.embeddings.token.weight.dtype
+    kept = torch.float32 if layout == "int8" else dtype or model.encoder.embeddings.token.weight.dtype
 
     def write(aside: Path) -> None:
         _write_weights(model, aside, layout, kept, max_shard_bytes)
@@ -79,6 +84,8 @@ def _write_weights(model: BertModel, aside: Path, layout: Layout, dtype: torch.d
     tensors = _huggingface_tensors(model, dtype)
     if layout == "safetensors":
         write_safetensors(aside / "model.safetensors", tensors)
+    elif layout == "int8":
+        write_safetensors(aside / INT8, shrink(tensors))
     elif layout == "bin":
         write_bin(aside / "pytorch_model.bin", tensors)
     else:

@@ -1,4 +1,4 @@
-"""`bertkit demo`: raw text to a working BERT in about a minute, with nothing prepared beforehand.
+"""`bertkit demo --from-scratch`: raw text to a working BERT in about a minute, with nothing prepared beforehand.
 
 A vocabulary is learned from the sample text, a tiny BERT is trained on it with MLM + NSP, saved, loaded again and
 used; a page tells what happened. Real training at toy scale: every figure comes from the run.
