@@ -9,6 +9,9 @@ FLOP/s of the products really computed.
 import argparse
 import json
 import platform
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -29,22 +32,43 @@ WORKS = {
     "large-512": Work("large, length 512, full", "large", 512, 65536),
     "small-128": Work("small, length 128, full", "small", 128, 131072),
 }
-PEERS = {  # compiled or eager, and the dropout
-    "all": [(False, 0.1), (True, 0.1), (True, 0.0)],
-    "ordinary": [(False, 0.1), (True, 0.1)],
-    "none": [],
-}
+PEERS = [(False, 0.1), (True, 0.1), (True, 0.0)]  # compiled or eager, and the dropout
+COMPILED_ALONE = ("large", "small")  # sizes whose peer is not measured eager
+FEWER = 75  # steps of the way that is not the row's own
 PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
+
+
+FIRST_STEP = """
+steps = 2
+log_every = 1
+device = "cuda"
+eight_bits = true
+tensorboard = false
+[model]
+size = "base"
+changes = {{hidden_dropout = 0.0, attention_dropout = 0.0}}
+[data]
+store = "{store}"
+tokenizer = "{tokenizer}"
+workers = 8
+[[stages]]
+max_length = 128
+tokens_per_batch = 131072
+[checkpoints]
+every_steps = 0
+"""
 
 
 def training_row(work: Work, data: Data, peers: list[tuple[bool, float]]) -> list[dict[str, Any]]:
     """bertkit in eight bits and in bf16, then the peer's ways: compiled or not, with this dropout."""
     found = [
         bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
-        bertkit_rate(work, data, way="bertkit, bf16"),
+        bertkit_rate(work, data, FEWER, way="bertkit, bf16"),
     ]
     peer = Work(work.name, work.size, work.max_length, PEER_TOKENS.get(work.size, 65536), work.short_share)
     for compiled, dropout in peers:
+        if not compiled and work.size in COMPILED_ALONE:
+            continue
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
         found.append(transformers_rate(peer, data, compiled=compiled, dropout=dropout, way=way))
     return [asdict(rate) for rate in found]
@@ -56,9 +80,33 @@ def make_rows(data: Data, peers: list[tuple[bool, float]]) -> dict[str, Callable
         name: lambda work=work: training_row(work, data, peers)  # type: ignore[misc]
         for name, work in WORKS.items()
     }
+    rows["first-step"] = lambda: first_steps(data)
     rows["embed-full"] = lambda: [asdict(speed) for speed in encoder_speeds(data)]
     rows["embed-texts"] = lambda: [asdict(speed) for speed in text_speeds(data)]
     return rows
+
+
+def first_steps(data: Data) -> list[dict[str, Any]]:
+    """Seconds from the start of `bertkit pretrain` to its first step in the journal, first and second time."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = Path(folder) / "recipe.toml"
+        recipe.write_text(FIRST_STEP.format(store=data.store.folder, tokenizer=data.folder), encoding="utf-8")
+        for number in range(2):
+            out, began = Path(folder) / f"run-{number}", time.monotonic()
+            command = [sys.executable, "-m", "bertkit.cli.main", "pretrain", str(recipe), "--out", str(out)]
+            run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            while run.poll() is None and not has_step(out / "journal.jsonl"):
+                time.sleep(0.05)
+            seconds.append(time.monotonic() - began)
+            if run.wait():
+                raise RuntimeError(f"`{' '.join(command)}` failed")
+    return [{"way": way, "seconds": taken} for way, taken in zip(("first run", "again"), seconds, strict=True)]
+
+
+def has_step(journal: Path) -> bool:
+    """Whether a step is written there."""
+    return journal.is_file() and '"kind": "step"' in journal.read_text(encoding="utf-8")
 
 
 def to_markdown(results: dict[str, list[dict[str, Any]]], about: dict[str, str]) -> str:
@@ -67,6 +115,9 @@ def to_markdown(results: dict[str, list[dict[str, Any]]], about: dict[str, str])
     lines += ["| work | way | k/s (range) | TFLOP/s | GiB | min cosine |", "|---|---|---|---|---|---|"]
     for name, found in results.items():
         for one in found:
+            if "seconds" in one:
+                lines.append(f"| {name} | {one['way']} | {one['seconds']:.1f} s | | | |")
+                continue
             rate = one.get("tokens_per_second", one.get("per_second", 0.0))
             low, high = one["spread"]
             flops = f"{one['model_flops'] / 1e12:.0f}" if one.get("model_flops") else ""
@@ -88,10 +139,10 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--peers", choices=PEERS, default="all", help="the peer's ways of training")
+    parser.add_argument("--no-peers", action="store_true", help="bertkit's ways of training alone")
     given = parser.parse_args()
     tokenizer = Tokenizer.load(given.tokenizer)
-    data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.workers)
+    data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
     import transformers
 
     about = {
@@ -101,7 +152,7 @@ def main() -> None:
         "python": platform.python_version(),
     }
     began, results = time.monotonic(), {}
-    rows = make_rows(data, PEERS[given.peers])
+    rows = make_rows(data, [] if given.no_peers else PEERS)
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.rows or rows:
         if time.monotonic() - began > 60 * given.minutes:

@@ -31,7 +31,7 @@ from bertkit.training.world import World
 
 DEVICE = torch.device("cuda")
 GROUP = 25  # steps timed together
-WARM = 2  # groups that do not count
+WARM = 1  # groups that do not count
 PEER_GROUP, PEER_WARM = 10, 10
 
 
@@ -53,6 +53,7 @@ class Data:
 
     store: TokenStore
     tokenizer: Tokenizer
+    folder: str  # the tokenizer's
     workers: int = 8
 
     def feed(self, work: Work) -> PretrainingFeed:
@@ -77,7 +78,7 @@ class Rate:
 
 
 def bertkit_rate(
-    work: Work, data: Data, steps: int = 250, *, way: str = "bertkit", dropout: float = 0.0, **options: Any
+    work: Work, data: Data, steps: int = 200, *, way: str = "bertkit", dropout: float = 0.0, **options: Any
 ) -> Rate:
     """Steady steps of the product's own loop."""
     torch.manual_seed(0)

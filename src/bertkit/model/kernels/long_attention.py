@@ -163,9 +163,9 @@ def long_attention_backward(
     tensors = (qkv_T3HE, out_THE, d_out_THE, normalisers, offsets, d_qkv, cu_seqlens, scale, num_tokens)
     grid = _grid(cu_seqlens, max_seqlen, heads, OWN)
     long_query_kernel[grid](*tensors, *sizes, OWN, OTHER, num_warps=8, num_stages=3)
-    tensors = (qkv_T3HE, d_out_THE, offsets, d_qkv, cu_seqlens, scale)
+    fewer = (qkv_T3HE, d_out_THE, offsets, d_qkv, cu_seqlens, scale)
     grid = _grid(cu_seqlens, max_seqlen, heads, OWN_KEYS)
-    long_key_kernel[grid](*tensors, *sizes, OWN_KEYS, OTHER, num_warps=4, num_stages=3, maxnreg=MOST_REGISTERS)
+    long_key_kernel[grid](*fewer, *sizes, OWN_KEYS, OTHER, num_warps=4, num_stages=3, maxnreg=MOST_REGISTERS)
     return d_qkv
 
 

@@ -1,0 +1,99 @@
+"""What growth costs on one GPU: tokens a second of pre-training by sequence length, tokens a step and size of model.
+
+    python -m bench.gpu_growth --store FOLDER --tokenizer FOLDER --json growth.json
+    python -m bench.gpu_growth --plot growth.json docs/growth.svg       # anywhere
+
+bertkit's own loop in bf16, as in bench.gpu, but with fewer steps. What does not fit into memory is said, not guessed.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.gpu_training import GROUP, Data, Work, bertkit_rate, clean
+from bertkit.corpus.store import TokenStore
+from bertkit.tokenizer import Tokenizer
+
+STEPS = 2 * GROUP
+LENGTHS = (64, 128, 256, 512)
+TOKENS = (4096, 16384, 65536, 131072)
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+WORKS: dict[str, list[tuple[int | str, Work]]] = {
+    "length of a sequence": [(length, Work("", "base", length, 65536)) for length in LENGTHS],
+    "tokens a step": [(tokens, Work("", "base", 128, tokens)) for tokens in TOKENS],
+    "size": [(size, Work("", size, 128, 65536)) for size in SIZES],
+}
+
+
+def measure(data: Data) -> dict[str, list[dict[str, Any]]]:
+    """Every point of the three series."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for series, points in WORKS.items():
+        found[series] = []
+        for value, work in points:
+            try:
+                rate = bertkit_rate(work, data, STEPS)
+            except torch.OutOfMemoryError:
+                clean()
+                print(f"{series} {value}: does not fit into memory", flush=True)
+                continue
+            point = {"value": value, "tokens_per_second": rate.tokens_per_second, "spread": rate.spread}
+            found[series].append({**point, "model_flops": rate.model_flops, "memory_gib": rate.memory_gib})
+            print(f"{series} {value}: {rate.tokens_per_second / 1e3:,.0f} k tokens/s", flush=True)
+    return found
+
+
+def to_markdown(found: dict[str, list[dict[str, Any]]]) -> str:
+    """One table a series."""
+    tables = []
+    for series, points in found.items():
+        lines = [f"| {series} | k tokens/s | TFLOP/s | GiB |", "|---|---|---|---|"]
+        for point in points:
+            value = f"{point['value']:,}" if isinstance(point["value"], int) else point["value"]
+            lines.append(
+                f"| {value} | {point['tokens_per_second'] / 1e3:,.0f} | {point['model_flops'] / 1e12:.0f} "
+                f"| {point['memory_gib']:.1f} |"
+            )
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables) + "\n"
+
+
+def plot(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """Three panels, both axes of each in powers."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    FigureCanvasSVG(figure)
+    for axes, (series, points) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
+        places = range(len(points))
+        axes.plot(places, [point["tokens_per_second"] for point in points], marker="o")
+        axes.set_xticks(places, [str(point["value"]) for point in points])
+        axes.set(xlabel=series, ylabel="tokens a second", yscale="log")
+        axes.grid(visible=True, which="both", alpha=0.3)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Measure, or draw what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store")
+    parser.add_argument("--tokenizer")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", nargs=2, type=Path, metavar=("JSON", "SVG"))
+    given = parser.parse_args()
+    if given.plot:
+        found = json.loads(given.plot[0].read_text(encoding="utf-8"))
+        plot(found, given.plot[1])
+    else:
+        tokenizer = Tokenizer.load(given.tokenizer)
+        found = measure(Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer))
+        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    print(to_markdown(found))
+
+
+if __name__ == "__main__":
+    main()
