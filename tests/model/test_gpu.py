@@ -45,6 +45,22 @@ def test_half_precision_attention_and_its_gradient(
     assert (qkv.grad - exact.grad).norm() / exact.grad.norm() < HALVES[dtype]
 
 
+@pytest.mark.parametrize("backend", ["varlen", "sdpa"])
+def test_causal_attention_and_its_gradient(backend: Backend) -> None:
+    batch = pack([[7] * n for n in LONG]).to("cuda")
+    qkv = random_qkv(LONG, torch.bfloat16).requires_grad_()
+    exact = qkv.detach().float().requires_grad_()
+    mixed = prepare(batch, torch.bfloat16, backend, is_causal=True)(qkv, 0.0)
+    expected = prepare(batch, torch.float32, "plain", is_causal=True)(exact, 0.0)
+    weight = torch.randn_like(expected)
+    (mixed.float() * weight).sum().backward()
+    (expected * weight).sum().backward()
+    assert qkv.grad is not None
+    assert exact.grad is not None
+    assert (mixed - expected).norm() / expected.norm() < HALVES[torch.bfloat16]
+    assert (qkv.grad - exact.grad).norm() / exact.grad.norm() < HALVES[torch.bfloat16]
+
+
 @pytest.mark.parametrize("backend", ["sdpa", "plain"])
 def test_float32_attention(backend: Backend) -> None:
     batch = pack([[7] * n for n in LONG]).to("cuda")

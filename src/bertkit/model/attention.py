@@ -28,8 +28,11 @@ class Attention(Protocol):
         """Mix values by softmax(query . key / sqrt(E)) within each sequence: [T, 3, H, E] -> [T, H, E]."""
 
 
-def prepare(batch: PackedBatch, dtype: torch.dtype, backend: Backend = "auto") -> Attention:
-    """The attention of this batch by the named backend, or by the fastest that its device and dtype allow."""
+def prepare(batch: PackedBatch, dtype: torch.dtype, backend: Backend = "auto", *, is_causal: bool = False) -> Attention:
+    """The attention of this batch by the named backend, or by the fastest that its device and dtype allow.
+
+    Causal: a token sees itself and those before it in its sequence.
+    """
     if backend not in BACKENDS:
         raise BertkitError(f"unknown attention backend {backend!r}; choose one of {', '.join(BACKENDS)}")
     device = batch.token_ids.device
@@ -40,8 +43,9 @@ def prepare(batch: PackedBatch, dtype: torch.dtype, backend: Backend = "auto") -
             raise BertkitError(
                 f"attention 'varlen' needs CUDA and half precision, not {device.type} {dtype}; use 'sdpa'"
             )
-        return VarlenAttention(batch)
-    return SdpaAttention(batch) if backend == "sdpa" else PlainAttention(batch)
+        return VarlenAttention(batch, is_causal=is_causal)
+    kind = SdpaAttention if backend == "sdpa" else PlainAttention
+    return kind(batch, is_causal=is_causal)
 
 
 def supports_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -54,7 +58,8 @@ def supports_varlen(device: torch.device, dtype: torch.dtype) -> bool:
 class VarlenAttention:
     """Flash attention that reads the packed layout as it is."""
 
-    def __init__(self, batch: PackedBatch) -> None:
+    def __init__(self, batch: PackedBatch, *, is_causal: bool = False) -> None:
+        self.is_causal = is_causal
         self.cu_seqlens = batch.cu_seqlens
         self.max_seqlen = batch.max_seqlen
 
@@ -62,7 +67,16 @@ class VarlenAttention:
         query, key, value = qkv_T3HE.unbind(1)
         # torch.nn.attention.varlen has no dropout; this is the op underneath it, differentiable and traceable too.
         output: Tensor = torch.ops.aten._flash_attention_forward(
-            query, key, value, self.cu_seqlens, self.cu_seqlens, self.max_seqlen, self.max_seqlen, dropout, False, False
+            query,
+            key,
+            value,
+            self.cu_seqlens,
+            self.cu_seqlens,
+            self.max_seqlen,
+            self.max_seqlen,
+            dropout,
+            self.is_causal,
+            False,
         )[0]
         return output
 
@@ -70,27 +84,35 @@ class VarlenAttention:
 class SdpaAttention:
     """scaled_dot_product_attention on a padded copy; sequences of one length need no copy and no mask."""
 
-    def __init__(self, batch: PackedBatch) -> None:
-        self.padding = Padding(batch)
-        self.mask = None if self.padding.is_rectangle else self.padding.key_mask[:, None, None, :]  # [N, 1, 1, S]
+    def __init__(self, batch: PackedBatch, *, is_causal: bool = False) -> None:
+        self.padding, self.is_causal = Padding(batch), is_causal
+        # Padding stands after all real tokens, so a causal mask hides it too.
+        needs_mask = not (self.padding.is_rectangle or is_causal)
+        self.mask = self.padding.key_mask[:, None, None, :] if needs_mask else None  # [N, 1, 1, S]
 
     def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
         query, key, value = self.padding.pad(qkv_T3HE)
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=self.mask, dropout_p=dropout)
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=self.mask, dropout_p=dropout, is_causal=self.is_causal
+        )
         return self.padding.unpad(mixed)
 
 
 class PlainAttention:
     """The formula written out. `weights` holds one [N, H, S, S] tensor a layer, zero at padding."""
 
-    def __init__(self, batch: PackedBatch) -> None:
+    def __init__(self, batch: PackedBatch, *, is_causal: bool = False) -> None:
         self.padding = Padding(batch)
+        self.is_seen = self.padding.key_mask[:, None, None, :]  # [N, 1, 1, S], or if causal [N, 1, S, S]
+        if is_causal:
+            places = torch.arange(batch.max_seqlen, device=self.is_seen.device)
+            self.is_seen = self.is_seen & (places <= places[:, None])
         self.weights: list[Tensor] = []
 
     def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
         query, key, value = self.padding.pad(qkv_T3HE)
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5  # [N, H, S, S]
-        scores = scores.masked_fill(~self.padding.key_mask[:, None, None, :], torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(~self.is_seen, torch.finfo(scores.dtype).min)
         weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
         self.weights.append(weights.detach())
         return self.padding.unpad(F.dropout(weights, dropout) @ value)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bertkit.errors import BertkitError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import ACTIVATION_FUNCTIONS, Encoder
+from bertkit.model.packed import PackedBatch
 
 
 class Pooler(nn.Linear):
@@ -68,6 +69,14 @@ class BertModel(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.encoder.embeddings.token.weight.device
+
+    def summary_rows(self, batch: PackedBatch, cls_rows: Tensor | None = None) -> Tensor:
+        """The rows that speak for whole sequences: the [CLS] rows given, or all.
+
+        In a causal model [CLS] sees itself alone, so the last [SEP], which sees everything, takes its place.
+        """
+        rows = batch.cls_rows if cls_rows is None else cls_rows
+        return batch.last_rows_of(rows) if self.config.is_causal else rows
 
     def pooled(self, cls_ND: Tensor) -> Tensor:
         """C, the pooled [CLS] vectors: [N, D]."""

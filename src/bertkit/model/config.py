@@ -40,6 +40,9 @@ class BertConfig:
     pad_token_id: int = 0
     heads: tuple[Head, ...] = PRETRAINING
     tied_decoder: bool = True
+    is_causal: bool = (
+        False  # each token sees itself and what stands before it; not BERT, but what BERT is compared with
+    )
     labels: tuple[str, ...] = ()  # names of the classes (classifier) or tags (tagger), by index
     problem: Problem = "single_label"
 

@@ -79,6 +79,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.is_causal = config.is_causal
         self.eights: list[Eight] | None = None  # set by `use_eight_bits`
 
     def forward(self, batch: PackedBatch, *, rows: Tensor | None = None, backend: Backend = "auto") -> Tensor:
@@ -89,7 +90,7 @@ class Encoder(nn.Module):
         if backend == "auto" and takes_fast_inference(self, batch):
             return fast_forward(self, batch, rows, self.eights)
         hidden = self.embeddings(batch)
-        attention = prepare(batch, hidden.dtype, backend)
+        attention = prepare(batch, hidden.dtype, backend, is_causal=self.is_causal)
         *lower, last = self.layers
         for layer in lower:
             hidden = layer(hidden, attention)
@@ -103,7 +104,7 @@ class Encoder(nn.Module):
     def all_layers(self, batch: PackedBatch, attention: Attention | None = None) -> list[Tensor]:
         """The embedding output and then every layer's, num_layers + 1 tensors of [T, D]."""
         states = [self.embeddings(batch)]
-        attention = attention or prepare(batch, states[0].dtype)
+        attention = attention or prepare(batch, states[0].dtype, is_causal=self.is_causal)
         for layer in self.layers:
             states.append(layer(states[-1], attention))
         return states

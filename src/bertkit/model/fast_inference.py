@@ -33,7 +33,7 @@ class Eight(NamedTuple):
 def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
     """Whether this call is one that our kernels serve."""
     weight = encoder.embeddings.token.weight
-    if torch.is_grad_enabled() or encoder.training or batch.num_tokens < LEAST_TOKENS:
+    if encoder.is_causal or torch.is_grad_enabled() or encoder.training or batch.num_tokens < LEAST_TOKENS:
         return False
     if not weight.is_cuda or weight.dtype not in (torch.bfloat16, torch.float16) or torch.version.hip is not None:
         return False

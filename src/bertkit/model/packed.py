@@ -41,6 +41,11 @@ class PackedBatch:
         tokens = torch.arange(self.num_tokens, dtype=torch.int32, device=self.cu_seqlens.device)
         return torch.bucketize(tokens, self.cu_seqlens[1:], right=True)
 
+    def last_rows_of(self, rows_R: Tensor) -> Tensor:
+        """The last row of the sequence in which each of these rows stands: [R]."""
+        sequences = torch.bucketize(rows_R, self.cu_seqlens[1:].to(rows_R.dtype), right=True)
+        return self.cu_seqlens[1:].long()[sequences] - 1
+
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
         tensors = (self.token_ids, self.segment_ids, self.position_ids, self.cu_seqlens)

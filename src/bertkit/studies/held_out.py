@@ -7,7 +7,7 @@ from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.studies.suite_config import HeldOutConfig
-from bertkit.tasks.feed.epochs import FeedConfig
+from bertkit.tasks.feed.epochs import FeedConfig, ObjectiveName
 from bertkit.tasks.feed.pretraining import held_out_feed
 from bertkit.training.evaluation import evaluate
 from bertkit.training.objective import Objective
@@ -35,11 +35,13 @@ def measure_held_out(
 
 def _measure(bert: Bert, store: TokenStore, config: HeldOutConfig, length: int, limit: int | None) -> dict[str, Any]:
     has_nsp = bert.model.nsp is not None
-    shape = FeedConfig(max_length=length, tokens_per_batch=max(length, config.tokens_per_batch))
+    objective: ObjectiveName = "ltr" if bert.config.is_causal else "mlm"
+    tokens = max(length, config.tokens_per_batch)
+    shape = FeedConfig(max_length=length, tokens_per_batch=tokens, objective=objective)
     feed = held_out_feed(store, bert.tokenizer, shape)
     indices = range(min(limit or feed.epoch_size, feed.epoch_size))
-    objective = Objective(bert.model).eval()  # left as it was found: a new module would be in training mode
-    figures = evaluate(objective, feed, indices, World(device=bert.device)).to_json()
+    measured = Objective(bert.model).eval()  # left as it was found: a new module would be in training mode
+    figures = evaluate(measured, feed, indices, World(device=bert.device)).to_json()
     if not has_nsp:  # the pairs are there all the same, so that all models see the same masks
         figures = {name: value for name, value in figures.items() if not name.startswith("nsp")}
     return {"length": length, "num_batches": len(indices), **figures}

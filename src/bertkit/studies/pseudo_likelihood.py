@@ -16,11 +16,12 @@ from torch import Tensor
 from bertkit.errors import BertkitError, LongTextError
 from bertkit.inference.batching import chunked
 from bertkit.inference.bert import Bert
+from bertkit.inference.prediction import refuse_causal
 from bertkit.model.bert import MaskedTokenHead
+from bertkit.model.budgets import LIKELIHOODS
 from bertkit.model.packed import PackedBatch
 
 TEXTS_AT_ONCE = 16384
-CPU_TOKENS, GPU_TOKENS = 2048, 49152
 
 
 class TextScorer:
@@ -32,8 +33,9 @@ class TextScorer:
             raise BertkitError(
                 "this checkpoint has no MLM head, so it cannot say how likely a text is; load one that has"
             )
+        refuse_causal(model)
         self.model, self.tokenizer = model, bert.tokenizer
-        self.max_tokens = max_tokens or (CPU_TOKENS if model.device.type == "cpu" else GPU_TOKENS)
+        self.max_tokens = max_tokens or LIKELIHOODS.on(model.device)
         self.head: MaskedTokenHead = deepcopy(model.mlm).float()
         self.embeddings_VD = model.encoder.embeddings.token.weight.detach().float()
 

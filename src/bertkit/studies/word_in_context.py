@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import chunked, run_in_batches
 from bertkit.inference.bert import Bert
+from bertkit.model.budgets import ALL_LAYERS
 from bertkit.model.packed import PackedBatch
 from bertkit.tokenizer import Encoding, Tokenizer
 
 PAIRS_AT_ONCE = 512
-GPU_TOKENS = 16384  # every layer of a batch is held
 Span = tuple[int, int]
 
 
@@ -95,8 +95,9 @@ def marked_vectors(bert: Bert, texts: Sequence[str], spans: Sequence[Span]) -> N
         means = torch.stack(sums, dim=1).cpu() / counts[:, None, None]
         return list(means.numpy())
 
-    budget = None if model.device.type == "cpu" else GPU_TOKENS
-    return np.stack(run_in_batches([encoding for encoding, _ in marked], run, model.device, budget))
+    return np.stack(
+        run_in_batches([encoding for encoding, _ in marked], run, model.device, ALL_LAYERS.on(model.device))
+    )
 
 
 def find_marked(

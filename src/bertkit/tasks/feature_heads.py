@@ -33,6 +33,7 @@ class TrainedHead:
     head: Head
     recipe: FeatureRecipe
     scores: Mapping[str, float] = field(default_factory=dict)  # on dev, empty without one
+    history: Sequence[Mapping[str, float]] = ()  # step, loss and, of a tagger, its scores on dev
 
     @property
     def config(self) -> HeadConfig:
@@ -53,6 +54,7 @@ class TrainedHead:
             "head": asdict(self.config),
             "features": recipe_json(self.recipe),
             "scores": dict(self.scores),
+            "history": [dict(row) for row in self.history],
         }
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -101,7 +103,7 @@ def load_trained_head(folder: str | Path) -> TrainedHead:
         head.load_state_dict(read_safetensors(source / WEIGHTS))
     except RuntimeError:
         raise BertkitError(f"{source / WEIGHTS} does not fit {DESCRIPTION}; train the head again") from None
-    return TrainedHead(head.eval(), recipe, described.get("scores", {}))
+    return TrainedHead(head.eval(), recipe, described.get("scores", {}), described.get("history", ()))
 
 
 def _read_description(path: Path) -> dict[str, Any]:

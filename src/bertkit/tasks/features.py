@@ -94,6 +94,8 @@ def read_features(path: str | Path) -> FeatureTable:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if Path(path).suffix == ".npy":
+        raise BertkitError(f"{path} has vectors without labels; write them with `bertkit features ... -o NAME.parquet`")
     try:
         file = pq.ParquetFile(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:

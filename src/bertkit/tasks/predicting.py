@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
+from bertkit.model.budgets import PREDICTIONS
 from bertkit.model.packed import plan_batches
 from bertkit.tasks.task import ExampleT, Item, PredictionT, Scored, Task, collate
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
 CHUNK = 2048  # examples tokenized and sorted together
-# Tokens a batch. On CPUs, activations of a thousand tokens stay in cache; GPUs want to be filled.
-CPU_TOKENS, GPU_TOKENS = 1024, 32768
 Logits = NDArray[np.float32]
 
 
@@ -53,7 +52,7 @@ def predict_chunks(
     """What the model says of every example, and what that costs where the truth is known; dropout off."""
     was_training = model.training
     model.eval()
-    budget = max_tokens or (CPU_TOKENS if model.device.type == "cpu" else GPU_TOKENS)
+    budget = max_tokens or PREDICTIONS.on(model.device)
     try:
         for chunk in chunks:
             logits, budget = _chunk_logits(task, model, chunk.items, budget)

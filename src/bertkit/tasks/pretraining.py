@@ -1,6 +1,6 @@
 """Pre-training (section 3.1 of the paper): the MLM loss of the masked positions plus the NSP loss of the pairs.
 
-In: a packed batch and its targets. Out: both losses as sums with their counts, so that a large batch cut into
+In: a packed batch and its targets (of a left-to-right model, every next token). Out: both losses as sums with their counts, so that a large batch cut into
 small ones has the same gradient. Dimensions: M masked positions, N sequences.
 """
 
@@ -48,8 +48,8 @@ class PretrainingLosses:
 
 
 def pretraining_losses(model: BertModel, batch: PretrainingBatch, backend: Backend = "auto") -> PretrainingLosses:
-    """Run the encoder once; the heads see the masked and the [CLS] rows alone. A head that is not there loses 0."""
-    rows = torch.cat([batch.masked_positions, batch.inputs.cls_rows])
+    """Run the encoder once; the heads see the predicting and the [CLS] rows alone. A head that is not there loses 0."""
+    rows = torch.cat([batch.masked_positions, model.summary_rows(batch.inputs)])
     hidden = model.encoder(batch.inputs, rows=rows, backend=backend)
     masked_MD, cls_ND = hidden.tensor_split([batch.masked_positions.shape[0]])
     mlm_logits = hidden.new_zeros(0) if model.mlm is None else model.mlm_logits(masked_MD)

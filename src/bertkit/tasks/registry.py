@@ -6,7 +6,7 @@ were treated.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bertkit.tasks.reading.texts import TextOptions, read_texts
 from bertkit.tasks.tagging.task import tagging_for, tagging_of
 from bertkit.tasks.task import Task
 from bertkit.tokenizer import LongPolicy
+from bertkit.tokenizer.fitting import Limit
 
 NAME = "task.json"
 TASKS = ("classification", "tagging", "answering")
@@ -33,6 +34,7 @@ class ReadExamples:
 
     examples: list[Any]
     lines: list[str]
+    num_left_out: int = 0  # bad rows, named in the lines
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class StoredTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     max_length: int | None = None
     long: LongPolicy = "window"
+    stride: int | None = None  # tokens that windows share; None: a quarter of them
+
+    @property
+    def limit(self) -> Limit:
+        """How long texts were treated."""
+        return Limit(self.max_length, self.long, self.stride)
 
 
 def task_name(name: str) -> str:
@@ -64,6 +72,23 @@ def parse_columns(assignments: Iterable[str]) -> dict[str, Any]:
     return options
 
 
+def reader_options(assignments: Iterable[str] | None, skip_bad: bool) -> dict[str, Any]:
+    """What --column and --skip-bad ask of a reader."""
+    return {**parse_columns(assignments or ()), **({"skip_bad": True} if skip_bad else {})}
+
+
+def tag_options(options: Mapping[str, Any]) -> TagOptions:
+    """Those of CoNLL files, where columns are numbers."""
+    numbered: dict[str, Any] = {
+        key: int(v) if isinstance(v, str) and _is_number(v) else v for key, v in options.items()
+    }
+    return TagOptions(**numbered)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
 def read_examples(
     name: str, path: str | Path, *, labels: Sequence[str] | None = None, labelled: bool = True, **options: Any
 ) -> ReadExamples:
@@ -71,15 +96,12 @@ def read_examples(
     try:
         if name == "classification":
             texts = read_texts(path, TextOptions(labels=labels, labelled=labelled, **options))
-            return ReadExamples(texts.examples, texts.lines())
+            return ReadExamples(texts.examples, texts.lines(), texts.problems.count)
         if name == "tagging":
-            numbered: dict[str, Any] = {
-                key: int(v) if isinstance(v, str) and v.isdigit() else v for key, v in options.items()
-            }
-            tags = read_conll(path, TagOptions(**numbered))
-            return ReadExamples(tags.examples, tags.lines())
+            tags = read_conll(path, tag_options(options))
+            return ReadExamples(tags.examples, tags.lines(), tags.problems.count)
         questions = read_squad(path, **options)
-        return ReadExamples(questions.examples, questions.lines())
+        return ReadExamples(questions.examples, questions.lines(), questions.problems.count)
     except TypeError as error:
         if "unexpected keyword" not in str(error):
             raise
@@ -110,9 +132,9 @@ def task_of(config: BertConfig, stored: StoredTask | None = None) -> Task[Any, A
     return tagging_of(config, settings) if name == "tagging" else answering_of(config, settings)
 
 
-def write_task(folder: Path, task: Task[Any, Any], max_length: int | None, long: LongPolicy) -> None:
+def write_task(folder: Path, task: Task[Any, Any], limit: Limit) -> None:
     """Remember the task beside its weights."""
-    plain = {"task": task.name, "settings": task.settings(), "max_length": max_length, "long": long}
+    plain = {"task": task.name, "settings": task.settings(), **asdict(limit)}
     aside = folder / f".writing-{NAME}"
     aside.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     aside.replace(folder / NAME)
@@ -122,7 +144,7 @@ def read_task(folder: Path) -> StoredTask:
     """What a folder remembers; of another tool's checkpoint, nothing."""
     try:
         plain = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        return StoredTask(plain["task"], plain["settings"], plain["max_length"], plain["long"])
+        return StoredTask(plain["task"], plain["settings"], plain["max_length"], plain["long"], plain.get("stride"))
     except (FileNotFoundError, NotADirectoryError):
         return StoredTask()
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -23,6 +23,7 @@ from bertkit.corpus.plan.layout import Layout, TokenShard, read_layout
 from bertkit.corpus.random import make_keys
 from bertkit.errors import BertkitError
 from bertkit.tasks.feed.epochs import Epoch, FeedConfig, build_epoch
+from bertkit.tasks.feed.next_tokens import EVERY_TOKEN, next_tokens
 from bertkit.tasks.feed.sources import FeedVocabulary, MappedShard
 
 Integers = NDArray[np.int64]
@@ -69,7 +70,8 @@ class ArrayFeed:
         self, shards: Sequence[TokenShard], vocabulary: FeedVocabulary, config: FeedConfig, *, evaluation: bool = False
     ) -> None:
         # Held-out text: the paper's own masking whatever training's is, one epoch, and masks of its own.
-        self.config = replace(config, masking=MaskingConfig()) if evaluation else config
+        masking = MaskingConfig() if evaluation else config.masking
+        self.config = replace(config, masking=EVERY_TOKEN if config.objective == "ltr" else masking)
         self.vocabulary, self.evaluation = vocabulary, evaluation
         self._shards = list(shards)
         self._prepare()
@@ -220,9 +222,12 @@ class ArrayFeed:
 
     def _mask(self, token_ids: Integers, offsets: Integers, epoch: int, rows: Integers) -> MaskedSequence:
         vocabulary, config = self.vocabulary, self.config
+        maskable = ~vocabulary.is_special[token_ids]
+        if config.objective == "ltr":
+            return next_tokens(token_ids, maskable)
         return mask_batch(
             token_ids,
-            ~vocabulary.is_special[token_ids],
+            maskable,
             offsets,
             make_keys(EVALUATION_KEY if self.evaluation else MASK_KEY, config.seed, epoch, rows),
             mask_id=vocabulary.mask_id,

@@ -7,6 +7,7 @@ workers start without it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from bertkit.corpus.plan.layout import Layout
 from bertkit.corpus.random import permute
 from bertkit.errors import BertkitError
 
+ObjectiveName = Literal["mlm", "ltr"]
+OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 ORDER_KEY = 2  # keeps the random numbers of the order apart from those of plans and masks
 
 
@@ -34,6 +37,7 @@ class FeedConfig:
     seed: int = 0
     num_sequences: int | None = None
     num_masked: int | None = None
+    objective: ObjectiveName = "mlm"  # ltr: every token is predicted from those before it, and none is masked
 
     def __post_init__(self) -> None:
         if self.tokens_per_batch < self.max_length:

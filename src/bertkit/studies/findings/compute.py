@@ -1,0 +1,197 @@
+"""`compute`: what each size costs to train and to use, on this machine, beside what the paper's training took.
+
+In: sizes. Out: figures of cost.py for every size, measured several times, one after another so that nothing disturbs
+them. Parts of several devices in one folder stand side by side in one result.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertkit.errors import BertkitError
+from bertkit.model.config import PRESETS, preset
+from bertkit.studies.findings.cost import UseConfig, counted, measure_cost
+from bertkit.studies.findings.parts import about_machine, digest_of, missing_notes, work_through
+from bertkit.studies.jobs import Job
+from bertkit.studies.study.request import StudyOutcome, StudyRequest
+from bertkit.studies.study.result import Arm, Measure, Score, StudyResult, TextTable
+from bertkit.studies.suite_parts import read_json, write_json
+from bertkit.training.toml_text import to_dataclass, to_plain
+from bertkit.training.world import choose_device
+
+FOLDER = "compute"
+CHIP_HOURS = {"base": 16 * 96, "large": 64 * 96}  # section A.2: 4 and 16 Cloud TPUs of 4 chips, 4 days
+MEASURED = {  # figure of a part: name, unit, whether lower is better, decimals
+    "hours": ("hours of the paper's 1 M steps", "h", True, 1),
+    "tokens_per_second": ("training", "tokens/s", False, 0),
+    "texts_per_second": ("inference", "texts/s", False, 1),
+    "milliseconds": ("one text at a time", "ms", True, 1),
+}
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """Settings of this study."""
+
+    sizes: tuple[str, ...] = tuple(PRESETS)
+    use: UseConfig = field(default_factory=UseConfig)
+
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            raise BertkitError(f"options.sizes names no size; choose from {', '.join(PRESETS)}")
+        for size in self.sizes:
+            preset(size)
+
+
+@dataclass(frozen=True)
+class CostPart:
+    """One size, measured once on one device."""
+
+    size: str
+    repeat: int
+    path: Path
+    use: UseConfig
+    device: str
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        return f"{self.size}, time {self.repeat + 1}"
+
+    def job(self) -> Job:
+        """Measure it: steps are timed for some seconds, and large ones take longer to set up."""
+        gpu = choose_device(self.device).type == "cuda"
+        weight = (10.0 if gpu else 30.0) * (1.0 + preset(self.size).num_layers / 24)
+        return Job(self.said, "bertkit.studies.findings.compute:measure_part", {"part": self}, weight)
+
+
+def run_compute_study(request: StudyRequest) -> StudyOutcome:
+    """Measure what is missing on this device, and collect what there is of all devices."""
+    options = to_dataclass(ComputeOptions, request.scale.options, "options.")
+    parts = _parts(request, options)
+    left = [part for part in parts if not part.path.is_file()]
+    stopped = work_through(request, [([part.job() for part in left], 1)])
+    missing = tuple(part.said for part in parts if not part.path.is_file())
+    result = collect_compute(request, options, missing)
+    result.write(request.folder)
+    return StudyOutcome(result, request.folder, missing, stopped)
+
+
+def _parts(request: StudyRequest, options: ComputeOptions) -> list[CostPart]:
+    digest = digest_of(to_plain(options.use), device_name(request.device))
+    folder = request.parts / FOLDER / digest
+    return [
+        CostPart(size, repeat, folder / f"{size}-{repeat}.json", options.use, request.device)
+        for size in options.sizes
+        for repeat in range(request.scale.seeds)
+    ]
+
+
+def device_name(device: str) -> str:
+    """Of the hardware; another number of threads is another device."""
+    gpu = choose_device(device).type == "cuda"
+    return torch.cuda.get_device_name() if gpu else f"CPU, {torch.get_num_threads()} threads"
+
+
+def measure_part(part: CostPart, progress: Callable[[float], None]) -> dict[str, Any]:
+    """Measure and store."""
+    started = time.monotonic()
+    found = measure_cost(part.size, part.use, part.device, progress)
+    found |= {"device": device_name(part.device), "repeat": part.repeat, "seconds": time.monotonic() - started}
+    found |= {"score": found["hours"], "metric": "training hours", "collapsed": ""}  # what the live line shows
+    write_json(part.path, found)
+    return found
+
+
+def collect_compute(request: StudyRequest, options: ComputeOptions, missing: Sequence[str] = ()) -> StudyResult:
+    """What is stored so far, of every device."""
+    stored = [read_json(path) for path in sorted((request.parts / FOLDER).glob("*/*.json"))]
+    stored = [found for found in stored if found["size"] in options.sizes]
+    devices = sorted({found["device"] for found in stored})
+    measures = {(name, device): _measure(name, device, devices) for device in devices for name in MEASURED}
+    scores = [
+        Score(found["size"], measures[name, found["device"]].name, found["repeat"], found[name])
+        for found in stored
+        for name in MEASURED
+    ]
+    recipe = request.recipe
+    notes = scaled_notes(stored)
+    return StudyResult(
+        name=recipe.name,
+        scale=request.scale_name,
+        question=recipe.question,
+        claim=recipe.claim,
+        paper=recipe.paper,
+        arms=tuple(Arm(size, _label(size), {}) for size in options.sizes),
+        baseline="base" if "base" in options.sizes else options.sizes[0],
+        measures=tuple(measures.values()),
+        scores=tuple(scores),
+        tables=(counts_table(options.sizes, stored), *(beside_paper(stored, device) for device in devices)),
+        notes=(*request.scale.notes, *recipe.notes, *notes, *missing_notes(missing)),
+        remark=recipe.remark,
+        command=request.command,
+        about=about_machine(request, sum(found["seconds"] for found in stored) / 60),
+    )
+
+
+def _label(size: str) -> str:
+    layers, hidden, _ = PRESETS[size]
+    return f"{size} ({layers} x {hidden})"
+
+
+def _measure(name: str, device: str, devices: Sequence[str]) -> Measure:
+    said, unit, lower, decimals = MEASURED[name]
+    return Measure(said if len(devices) == 1 else f"{said}, {device}", unit, lower, decimals)
+
+
+def scaled_notes(stored: Sequence[dict[str, Any]]) -> list[str]:
+    """Which sizes were timed by parts of a step, a line a device."""
+    found: dict[str, dict[str, None]] = {}
+    for one in stored:
+        if any("scaled by FLOPs" in note for note in one["notes"]):
+            found.setdefault(one["device"], {})[one["size"]] = None
+    return [
+        f"{device}: {', '.join(sizes)} timed on parts of a step and scaled by FLOPs; such hours may be 30 % off."
+        for device, sizes in found.items()
+    ]
+
+
+def counts_table(sizes: Sequence[str], stored: Sequence[dict[str, Any]]) -> TextTable:
+    """What the shape decides, and the memory of a training step as counted (and measured, on a GPU)."""
+    rows = []
+    for size in sizes:
+        figures = counted(preset(size))
+        peaks = [found["measured_memory_bytes"] for found in stored if found["size"] == size]
+        peak = max((one for one in peaks if one is not None), default=None)
+        memory = max((found["memory_bytes"] for found in stored if found["size"] == size), default=None)
+        rows.append(
+            (
+                _label(size),
+                f"{figures['parameters'] / 1e6:,.1f} M",
+                f"{figures['training_flops_per_token'] / 1e6:,.1f} M",
+                f"{figures['inference_flops_per_token'] / 1e6:,.1f} M",
+                f"{figures['weights_bytes'] / 1e6:,.0f} MB",
+                "–" if memory is None else f"{memory / 1e9:,.1f} GB",
+                "–" if peak is None else f"{peak / 1e9:,.1f} GB",
+            )
+        )
+    head = ("size", "parameters", "training FLOPs a token", "inference FLOPs a token", "weights in float32")
+    return TextTable("Counted", (*head, "memory of a training step, counted", "measured"), tuple(rows))
+
+
+def beside_paper(stored: Sequence[dict[str, Any]], device: str) -> TextTable:
+    """Hours here beside the paper's chip-hours; hours are of one device, whatever its worth."""
+    rows = []
+    for size in PRESETS:
+        hours = [found["hours"] for found in stored if (found["size"], found["device"]) == (size, device)]
+        if hours:
+            mean, chips = sum(hours) / len(hours), CHIP_HOURS.get(size)
+            published = "–" if chips is None else f"{chips:,} chip-hours"
+            ratio = "–" if chips is None else f"{chips / mean:,.2g} chips"
+            rows.append((size, published, f"{mean:,.1f} h ({mean / 24:,.1f} days)", ratio))
+    columns = ("size", "the paper's training", f"the same steps on {device}", "this device is worth")
+    return TextTable(f"Beside the paper: {device}", columns, tuple(rows))

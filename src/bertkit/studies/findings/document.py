@@ -1,0 +1,139 @@
+"""docs/findings.md: every study beside the paper's own figures, with its plots, its command and what it means.
+
+In: results of studies. Out: a folder with findings.md, findings/*.svg and findings/index.html, the page for students.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bertkit.pages.frame import save
+from bertkit.studies.findings.agreement import agreement_paragraphs
+from bertkit.studies.findings.figures import page_of
+from bertkit.studies.findings.plots import plot_study
+from bertkit.studies.study.result import Arm, Measure, PaperRow, PaperTable, StudyResult, TextTable
+
+DOCUMENT, FOLDER, PAGE = "findings.md", "findings", "index.html"
+OPENING = """# The paper's findings, run again
+
+`bertkit study` runs the comparisons of the paper again at a scale that one machine can afford, with bertkit's own data,
+training loop and tasks. What follows was written by the program from the stored results; paragraphs marked as remarks
+were written by hand. [The same as a page to explore]({page}).
+
+A figure is the mean over the seeds ± their sample standard deviation. **▲** and **▼** mean better and worse than the
+baseline (in bold), outside the noise: {test}. ≈ is within the noise, ? has too few seeds. MNLI, which the paper uses
+most, is not at hand: SST-2, MRPC, RTE, STS-B, CoNLL-2003 or WikiANN, and SQuAD stand in for it."""
+
+
+def write_findings(results: Sequence[StudyResult], folder: str | Path) -> Path:
+    """Write the document, its plots and the page into a folder such as docs/."""
+    place = Path(folder)
+    page = page_of(results)  # refuses an empty list before anything is written
+    plots = {result.name: plot_study(result, place / FOLDER) for result in results}
+    save(place / FOLDER / PAGE, page)
+    save(place / DOCUMENT, findings_text(results, plots))
+    return place / DOCUMENT
+
+
+def findings_text(results: Sequence[StudyResult], plots: dict[str, list[Path]]) -> str:
+    """The whole document."""
+    parts = [OPENING.format(page=f"{FOLDER}/{PAGE}", test=results[0].test)]
+    parts += ["| study | question |\n|---|---|\n" + "\n".join(_contents(result) for result in results)]
+    for result in results:
+        parts += study_text(result, plots.get(result.name, []))
+    return "\n\n".join(parts) + "\n"
+
+
+def _contents(result: StudyResult) -> str:
+    return f"| [{result.name}](#{result.name}) | {_plain(result.question)} |"
+
+
+def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
+    """One study's paragraphs."""
+    parts = [f"## {result.name}", f"*{result.question}*", f"The paper: {result.claim}"]
+    parts += [part for table in result.paper for part in (f"{_sentence(table.source)}:", paper_table(result, table))]
+    parts += [f"Here, at the scale `{result.scale}`:", score_table(result)] if result.scores else []
+    parts += [f"![{path.stem.replace('-', ' ')}]({FOLDER}/{path.name})" for path in plots]
+    parts += [part for table in result.tables for part in (f"**{_plain(table.title)}**", text_table(table))]
+    parts += agreement_paragraphs(result)
+    parts += [f"Remark: {result.remark}"] if result.remark else []
+    parts += ["\n".join(f"- {note}" for note in result.notes)] if result.notes else []
+    parts += [f"    {result.command}"] if result.command else []
+    parts += [_about(result)] if result.about else []
+    return parts
+
+
+def score_table(result: StudyResult) -> str:
+    """Arms by measures: mean, spread and verdict."""
+    measured = [one for one in result.measures if any(result.values(arm.name, one.name) for arm in result.arms)]
+    head = ["arm", *(_head(measure) for measure in measured)]
+    rows = []
+    for arm in result.arms:
+        label = f"**{arm.label}**" if arm.name == result.baseline else arm.label
+        rows.append([label, *(score_cell(result, arm, measure) for measure in measured)])
+    return _table(head, rows)
+
+
+def score_cell(result: StudyResult, arm: Arm, measure: Measure) -> str:
+    """80.1 ± 0.4 ▲"""
+    summary = result.summary(arm.name, measure.name)
+    if summary is None:
+        return "–"
+    text = number(summary.mean, measure.decimals)
+    if summary.num_seeds > 1:
+        text += f" ± {number(summary.spread, measure.decimals)}"
+    difference = result.difference(arm.name, measure.name)
+    if arm.name == result.baseline or difference is None:
+        return text
+    if difference.is_outside_noise is None:
+        return f"{text} ?"
+    is_better = (difference.value > 0) != measure.lower_is_better
+    return f"{text} {('▲' if is_better else '▼') if difference.is_outside_noise else '≈'}"
+
+
+def number(value: float, decimals: int) -> str:
+    """Large ones by thousands, small ones to their decimals."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.{decimals}f}"
+
+
+def paper_table(result: StudyResult, table: PaperTable) -> str:
+    """As the paper has it; the row of our baseline in bold."""
+    rows = []
+    for row in table.rows:
+        label = f"**{row.label}**" if row.arm == result.baseline else row.label
+        rows.append([label, *(paper_cell(table, row, column) for column in table.columns)])
+    return _table(["", *table.columns], rows)
+
+
+def paper_cell(table: PaperTable, row: PaperRow, column: str) -> str:
+    """91.0 beside 95.6: one number of decimals a column."""
+    if column not in row.values:
+        return "–"
+    texts = [f"{one.values[column]:g}" for one in table.rows if column in one.values]
+    return f"{row.values[column]:.{max(len(text.partition('.')[2]) for text in texts)}f}"
+
+
+def text_table(table: TextTable) -> str:
+    """As it stands."""
+    return _table(table.columns, table.rows)
+
+
+def _head(measure: Measure) -> str:
+    return measure.name + (f" ({measure.unit})" if measure.unit else "") + (" ↓" if measure.lower_is_better else "")
+
+
+def _about(result: StudyResult) -> str:
+    return "Made with " + "; ".join(f"{name} {value}" for name, value in result.about.items()) + "."
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """A bar would end the cell."""
+    return " ".join(str(text).replace("|", "\\|").split())
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

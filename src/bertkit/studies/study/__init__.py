@@ -1,0 +1,1 @@
+"""The paper's findings, run again at a small scale: `bertkit study`."""

@@ -1,0 +1,175 @@
+"""Stored parts of a study become its result: scores by arm, measure and seed, curves along the runs, honest notes."""
+
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import bertkit
+from bertkit.studies.study.config import ArmRecipe
+from bertkit.studies.study.measuring import Measurement
+from bertkit.studies.study.request import StudyRequest
+from bertkit.studies.study.result import Arm, Curve, Measure, Point, Score, StudyResult
+from bertkit.studies.study.runs import PlannedRun
+from bertkit.studies.suite_parts import read_json
+
+PERPLEXITY = Measure("held-out perplexity", "", lower_is_better=True)
+HELD_OUT = {  # name of a curve: the journal's key, unit, whether lower is better, factor
+    "held-out loss": ("mlm_loss", "nats", True, 1.0),
+    "held-out accuracy": ("mlm_accuracy", "%", False, 100.0),
+    "held-out NSP accuracy": ("nsp_accuracy", "%", False, 100.0),
+}
+MOST_NAMED = 3
+TRAINING = "training loss (predicted tokens)"
+MOMENTS = {0.125: "1/8", 0.25: "1/4", 0.5: "1/2", 1.0: "all"}
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """Everything that a study consists of, done or not."""
+
+    runs: Sequence[PlannedRun]
+    measurements: Sequence[Measurement]
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not done yet, in words."""
+        runs = [f"pre-training {run.arm}, seed {run.seed}" for run in self.runs if not run.is_measured]
+        return runs + [one.job(1.0).name for one in self.measurements if not one.is_done]
+
+
+def collect(request: StudyRequest, plan: StudyPlan) -> StudyResult:
+    """What is stored so far."""
+    recipe = request.recipe
+    done = [run for run in plan.runs if run.is_measured]
+    found = [one for one in plan.measurements if one.is_done]
+    by_moment = recipe.looks_are_arms
+    arms = moment_arms(request) if by_moment else [as_arm(arm) for arm in recipe.arms_at(request.scale_name)]
+    scores = (
+        moment_scores(request.scale.looks, done, found) if by_moment else [*perplexities(done), *final_scores(found)]
+    )
+    names = {score.measure for score in scores}
+    measures = dict.fromkeys([PERPLEXITY, *(one.measure for one in plan.measurements)])
+    return StudyResult(
+        name=recipe.name,
+        scale=request.scale_name,
+        question=recipe.question,
+        claim=recipe.claim,
+        paper=recipe.paper,
+        arms=tuple(arms),
+        baseline=recipe.baseline or arms[0].name,
+        measures=tuple(measure for measure in measures if measure.name in names),
+        scores=tuple(scores),
+        curves=(*training_curves(done), *held_out_curves(done), *task_curves(found)),
+        notes=(*request.scale.notes, *recipe.notes, *not_done(plan.missing)),
+        remark=recipe.remark,
+        command=request.command,
+        about=about(request, done, found),
+    )
+
+
+def not_done(missing: Sequence[str]) -> list[str]:
+    """One line for all that is missing."""
+    shown = "; ".join(missing[:MOST_NAMED]) + ("; ..." if len(missing) > MOST_NAMED else "")
+    return [f"Not done yet, {len(missing)} parts: {shown}"] if missing else []
+
+
+def as_arm(arm: ArmRecipe) -> Arm:
+    """As the result has it."""
+    return Arm(arm.name, arm.label, dict(arm.set))
+
+
+def moment_arms(request: StudyRequest) -> list[Arm]:
+    """Moments of one run in place of arms."""
+    return [
+        Arm(MOMENTS[look], f"{MOMENTS[look]} of the steps" if look < 1.0 else "all steps", {"share": look})
+        for look in request.scale.looks
+    ]
+
+
+def perplexities(runs: Iterable[PlannedRun]) -> list[Score]:
+    """At the end of each run."""
+    return [Score(run.arm, PERPLEXITY.name, run.seed, run.result()["perplexity"]) for run in runs]
+
+
+def final_scores(measurements: Iterable[Measurement]) -> list[Score]:
+    """Of the tasks, at the end of each run."""
+    return [Score(one.run.arm, one.measure.name, one.run.seed, one.score) for one in measurements if one.look == 1.0]
+
+
+def moment_scores(
+    looks: Sequence[float], runs: Iterable[PlannedRun], measurements: Iterable[Measurement]
+) -> list[Score]:
+    """Of every moment, as if it were an arm."""
+    scores = [Score(MOMENTS[one.look], one.measure.name, one.run.seed, one.score) for one in measurements]
+    for run in runs:
+        at = {line["step"]: line["perplexity"] for line in run.result()["evaluations"]}
+        steps = {look: round(look * run.steps) for look in looks}
+        scores += [
+            Score(MOMENTS[look], PERPLEXITY.name, run.seed, at[step]) for look, step in steps.items() if step in at
+        ]
+    return scores
+
+
+def training_curves(runs: Sequence[PlannedRun]) -> list[Curve]:
+    """The loss of predicted tokens along the runs, which shows their beginning more finely."""
+    rows: dict[str, list[tuple[int, int, float]]] = {}
+    for run in runs:
+        lines = run.result()["training"]
+        rows.setdefault(run.arm, []).extend((line["step"], run.seed, line["mlm_loss"]) for line in lines)
+    return [Curve(arm, TRAINING, _points(found), "steps", "nats", True) for arm, found in rows.items()]
+
+
+def held_out_curves(runs: Sequence[PlannedRun]) -> list[Curve]:
+    """Figures on held-out text along the runs, by arm."""
+    results = [(run, run.result()["evaluations"]) for run in runs]
+    curves = []
+    for arm in dict.fromkeys(run.arm for run in runs):
+        for name, (key, unit, lower, factor) in HELD_OUT.items():
+            if key == "nsp_accuracy" and not all(r.recipe.data.next_sentence for r in runs if r.arm == arm):
+                continue
+            rows = [
+                (line["step"], run.seed, factor * line[key])
+                for run, lines in results
+                if run.arm == arm
+                for line in lines
+            ]
+            curves.append(Curve(arm, name, _points(rows), "steps", unit, lower))
+    return curves
+
+
+def task_curves(measurements: Sequence[Measurement]) -> list[Curve]:
+    """Scores of tasks along the runs, where they were measured more than once."""
+    rows: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
+    for one in measurements:
+        place = (one.run.arm, one.measure.name)
+        rows.setdefault(place, []).append((round(one.look * one.run.steps), one.run.seed, one.score))
+    curves = [Curve(arm, name, _points(found), "steps", "points") for (arm, name), found in rows.items()]
+    return [curve for curve in curves if len(curve.points) > 1]
+
+
+def _points(rows: Iterable[tuple[int, int, float]]) -> tuple[Point, ...]:
+    values: dict[int, dict[str, float]] = {}
+    for x, seed, value in sorted(rows):
+        values.setdefault(x, {})[str(seed)] = value
+    return tuple(Point(float(x), found) for x, found in values.items())
+
+
+def about(request: StudyRequest, runs: Sequence[PlannedRun], measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """Where and with what it was measured, and how long that took."""
+    gpu = bool(runs) and runs[0].recipe.device == "cuda" and torch.cuda.is_available()
+    results = [run.result() for run in runs]
+    seconds = sum(found["seconds"] for found in results)
+    seconds += sum(read_json(one.path).get("seconds", 0.0) for one in measurements)
+    return {
+        "device": torch.cuda.get_device_name() if gpu else f"CPU ({platform.machine()})",
+        "bertkit": bertkit.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "seeds": request.scale.seeds,
+        "pre-training runs": len(runs),
+        "tokens of each run": max((found["tokens"] for found in results), default=0),
+        "minutes": round(seconds / 60, 1),  # of all parts together, were they done one after another
+    }

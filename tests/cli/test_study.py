@@ -1,0 +1,41 @@
+"""`bertkit study` as people type it."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bertkit.cli.main import app
+from tests.cli.running import refusal
+from tests.studies.study.conftest import RECIPE
+from tests.studies.toy_data import make_data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    make_data(folder / "data")
+    (folder / "toy.toml").write_text(RECIPE, encoding="utf-8")
+    return folder
+
+
+def test_a_study_shows_its_table_and_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTKIT_CACHE", str(folder / "cache"))
+    command = ["study", "direction", "--data", str(folder / "data"), "-o", str(folder / "out"), "--device", "cpu"]
+    command += ["--recipe", str(folder / "toy.toml"), "--workers", "1", "--set", "scale.minutes.tasks=[]"]
+    stopped = CliRunner().invoke(app, [*command, "--minutes", "1e-9"], catch_exceptions=False)
+    assert stopped.exit_code == 1
+    assert "2 parts left; the same command goes on" in stopped.output
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "held-out perplexity" in done.output
+    assert "left to right" in done.output
+    assert "about 1 minutes" in done.output or "about 1 minute" in done.output
+    written = CliRunner().invoke(app, ["study", "report", "-o", str(folder / "out"), "--docs", str(folder / "docs")])
+    assert written.exit_code == 0
+    assert (folder / "docs" / "findings.md").is_file()
+
+
+def test_refusals(folder: Path) -> None:
+    assert "no study is" in refusal("study", "directoin", "-o", str(folder / "x"), "--data", str(folder / "data"))
+    assert "no data folder" in refusal("study", "direction", "-o", str(folder / "x"))

@@ -1,0 +1,69 @@
+"""The study of context at toy size: fixed vectors at chance on one form, every layer measured, word2vec an extra."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit.errors import BertkitError
+from bertkit.studies.findings import context
+from bertkit.studies.findings.word2vec import has_gensim
+from bertkit.studies.study.request import StudyOutcome
+from tests.studies.findings.toy import run_toy
+from tests.training.tiny_tasks import make_base
+
+QUICK = (
+    "scale.minutes.options.word2vec={dimensions = 4, epochs = 1, least_count = 1}",
+    "scale.minutes.options.pairs=12",
+)
+LAYERS = ["layer-0", "layer-1", "layer-2"]
+
+
+@pytest.fixture(scope="module")
+def outcome(data: Path, tmp_path_factory: pytest.TempPathFactory) -> StudyOutcome:
+    folder = tmp_path_factory.mktemp("context")
+    models = [folder / f"model-{spread}" for spread in (0.1, 0.2, 0.3)]
+    for spread, path in zip((0.1, 0.2, 0.3), models, strict=True):
+        make_base(path, initializer_range=spread)
+    return run_toy("context", data, folder / "out", *QUICK, models=[str(path) for path in models])
+
+
+def test_fixed_vectors_are_at_chance_by_construction(outcome: StudyOutcome) -> None:
+    result = outcome.result
+    assert [arm.name for arm in result.arms] == ["input-row", "word2vec", *LAYERS]
+    assert result.values("input-row", "MCL-WiC ranking, one form") == (50.0, 50.0, 50.0)  # all toy pairs are one form
+    for layer in LAYERS:
+        assert len(result.values(layer, "MCL-WiC accuracy")) == 3
+    same, other, _ = (float(value) for value in result.tables[0].rows[0][1:])
+    assert same == 1.0  # "fair" is "fair" in any sentence
+    margins = result.values("input-row", "fair margin")
+    assert sum(margins) / 3 == pytest.approx(other - same, abs=2e-3)
+    assert result.values("layer-2", "fair margin") != margins
+
+
+@pytest.mark.skipif(not has_gensim(), reason="gensim is not installed: pip install 'bertkit[studies]'")
+def test_word2vec_stands_beside(outcome: StudyOutcome) -> None:
+    assert outcome.missing == ()
+    assert outcome.result.values("word2vec", "MCL-WiC ranking, one form") == (50.0, 50.0, 50.0)
+    assert any("too rare in the text for word2vec" in note for note in outcome.result.notes)
+
+
+def test_without_gensim_the_rest_is_measured(
+    data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "has_gensim", lambda: False)
+    found = run_toy("context", data, tmp_path, *QUICK, models=[model])
+    assert found.missing == ()  # all that can be done here is done, and the notes say what is not
+    assert any("senses by word2vec, seed 2." in note for note in found.result.notes)
+    assert any("pip install 'bertkit[studies]'" in note for note in found.result.notes)
+    assert len(found.result.values("layer-1", "MCL-WiC accuracy")) == 1  # one model, one value: nothing is repeated
+
+
+def test_halves_on_two_machines(data: Path, model: str, tmp_path: Path) -> None:
+    only: Any = "scale.minutes.options.only=bert"
+    first = run_toy("context", data, tmp_path, *QUICK, only, models=[model])
+    assert first.missing == ()
+    assert first.result.values("layer-1", "MCL-WiC accuracy")
+    assert not first.result.values("word2vec", "MCL-WiC accuracy")
+    with pytest.raises(BertkitError, match="bert or word2vec"):
+        run_toy("context", data, tmp_path, "scale.minutes.options.only=gpt", models=[model])

@@ -1,0 +1,147 @@
+"""A whole study at toy size: trained, measured, collected, gone on with after a stop, refused where it does not fit."""
+
+import json
+import pickle
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit.errors import BertkitError
+from bertkit.inference.loading import load
+from bertkit.studies.study import runs
+from bertkit.studies.study.pretraining import plan_study
+from bertkit.studies.study.request import StudyOutcome
+from bertkit.studies.study.result import read_result
+from bertkit.studies.study.run import run_studies, write_up
+from tests.studies.study.conftest import make_request, study
+
+
+@pytest.fixture(scope="module")
+def outcome(data: Path, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> StudyOutcome:
+    return study(data, recipe, tmp_path_factory.mktemp("out"))
+
+
+def test_every_arm_is_measured_by_everything(outcome: StudyOutcome) -> None:
+    result = outcome.result
+    assert outcome.missing == ()
+    assert outcome.stopped_by is None
+    assert [arm.name for arm in result.arms] == ["mlm", "ltr"]
+    names = ["held-out perplexity", "SST-2 accuracy", "CoNLL-2003 F1, frozen features"]
+    assert [measure.name for measure in result.measures] == names
+    for arm in ("mlm", "ltr"):
+        assert all(len(result.values(arm, name)) == 1 for name in names)
+    assert 0.0 <= result.values("mlm", "SST-2 accuracy")[0] <= 100.0
+    assert result.notes == ("toy",)
+    assert result.about["pre-training runs"] == 2
+    assert read_result(outcome.folder) == result
+
+
+def test_curves_along_the_runs(outcome: StudyOutcome) -> None:
+    curves = {(curve.arm, curve.measure): curve for curve in outcome.result.curves}
+    loss = curves["ltr", "held-out loss"]
+    assert [point.x for point in loss.points] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert loss.lower_is_better
+    assert loss.points[-1].values["0"] < loss.points[0].values["0"]
+    assert [point.x for point in curves["mlm", "SST-2 accuracy"].points] == [4, 8]
+    assert len(curves["mlm", "training loss (predicted tokens)"].points) == 8
+
+
+def test_weights_on_the_way_are_kept_and_checkpoints_are_not(outcome: StudyOutcome) -> None:
+    folders = sorted((outcome.folder.parent / "runs").iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        assert sorted(path.name for path in (folder / "looks").iterdir()) == ["1", "2", "4"]
+        assert not (folder / "checkpoints").exists()
+        assert not (folder / "looks" / "4" / "optimizer.safetensors").exists()
+        assert load(folder / "looks" / "4", device="cpu").config.is_causal == ("ltr" in folder.name)
+
+
+def test_a_finished_study_does_nothing_again(
+    outcome: StudyOutcome, data: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "run_pretraining", _never)
+    shutil.move(outcome.folder.parent / "runs", outcome.folder.parent / "elsewhere")  # only parts/ is needed
+    try:
+        again = study(data, recipe, outcome.folder.parent)
+    finally:
+        shutil.move(outcome.folder.parent / "elsewhere", outcome.folder.parent / "runs")
+    assert again.result == outcome.result
+
+
+def test_a_lost_measurement_is_made_again_and_equal(outcome: StudyOutcome, data: Path, recipe: Path) -> None:
+    parts = sorted((outcome.folder.parent / "parts").glob("*/SST-2*at-8.json"))
+    assert len(parts) == 2
+    parts[0].unlink()
+    again = study(data, recipe, outcome.folder.parent)
+    assert again.result.scores == outcome.result.scores
+
+
+def _never(*_: Any, **__: Any) -> None:
+    raise AssertionError("this was done before")
+
+
+def test_no_time_is_left(data: Path, recipe: Path, tmp_path: Path) -> None:
+    stopped = study(data, recipe, tmp_path, minutes=1e-9)
+    assert len(stopped.missing) == 2 + 8
+    assert stopped.stopped_by == "the time limit"
+    assert stopped.result.scores == ()
+    assert "Not done yet, 10 parts: pre-training mlm, seed 0; " in stopped.result.notes[-1]
+
+
+def test_a_signal_in_the_middle_of_a_run_stops_the_study_which_then_goes_on_to_the_same_end(
+    data: Path, recipe: Path, outcome: StudyOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_step(self: Any, values: dict[str, Any], progress: Any) -> None:
+        if progress.step == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(runs.ShareObserver, "on_step", on_step)
+    stopped = study(data, recipe, tmp_path)
+    monkeypatch.undo()
+    assert stopped.stopped_by == "SIGTERM"
+    assert len(stopped.missing) == 10
+    (begun,) = (tmp_path / "runs").iterdir()
+    assert (begun / "checkpoints" / "step-00000003").is_dir()
+    whole = study(data, recipe, tmp_path)
+    assert whole.result.scores == outcome.result.scores
+
+
+def test_jobs_travel_to_other_processes(data: Path, recipe: Path, outcome: StudyOutcome) -> None:
+    plan, _ = plan_study(make_request(data, recipe, outcome.folder.parent))
+    for job in [plan.runs[0].job(1.0), plan.measurements[0].job(2.0)]:
+        assert pickle.loads(pickle.dumps(job)) == job
+
+
+def test_moments_of_one_run_as_arms(data: Path, recipe: Path, tmp_path: Path) -> None:
+    text = recipe.read_text().replace('baseline = "mlm"', 'baseline = "all"\nlooks_are_arms = true')
+    (tmp_path / "moments.toml").write_text(text)
+    changes = ['scale.minutes.arms=["mlm"]', 'scale.minutes.tasks=["SST-2"]']
+    found = study(data, tmp_path / "moments.toml", tmp_path, changes=changes)
+    assert [arm.name for arm in found.result.arms] == ["1/2", "all"]
+    assert len(found.result.values("1/2", "SST-2 accuracy")) == 1
+    assert found.result.values("1/2", "held-out perplexity") > found.result.values("all", "held-out perplexity")
+
+
+def test_results_are_written_up(outcome: StudyOutcome, tmp_path: Path) -> None:
+    assert "<html" in (outcome.folder / "report.html").read_text()
+    text = write_up(outcome.folder.parent, tmp_path).read_text()
+    assert "Does it matter that a token sees both sides?" in text
+    with pytest.raises(BertkitError, match="holds no results"):
+        write_up(tmp_path / "nowhere", tmp_path)
+
+
+def test_what_does_not_fit_is_refused(data: Path, recipe: Path, outcome: StudyOutcome, tmp_path: Path) -> None:
+    with pytest.raises(BertkitError, match="result of scale minutes"):
+        study(data, recipe, outcome.folder.parent, scale="gpu")
+    with pytest.raises(BertkitError, match="choose one of minutes, gpu"):
+        study(data, recipe, tmp_path, scale="hours")
+    with pytest.raises(BertkitError, match="multiple of 8"):
+        study(data, recipe, tmp_path, changes=["scale.minutes.pretrain.steps=9"])
+    with pytest.raises(BertkitError, match="give --tokenizer"):
+        study(data, recipe, tmp_path, store="somewhere")
+    with pytest.raises(BertkitError, match="no study is 'directoin'; did you mean 'direction'"):
+        run_studies("directoin", out=tmp_path)
+    assert json.loads((outcome.folder / "result.json").read_text())["scale"] == "minutes"
