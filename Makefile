@@ -7,7 +7,7 @@ WEIGHTS := build/weights/.ready
 
 .PHONY: demo test weights browser test-gpu check format bench load clean
 
-demo: $(READY)  ## train a tiny BERT on the sample text, use it, and write a page about it
+demo: $(READY)  ## the bundled models at work, one fine-tuned as you watch, and a page about it
 	$(BIN)/bertkit demo --out build/demo
 
 test: $(READY) $(WEIGHTS) browser  ## the tests, against the reference implementation and on real weights

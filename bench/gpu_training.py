@@ -33,6 +33,7 @@ DEVICE = torch.device("cuda")
 GROUP = 25  # steps timed together
 WARM = 1  # groups that do not count
 PEER_GROUP, PEER_WARM = 10, 10
+ADAMW = OptimizerConfig(learning_rate=1e-4)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,14 @@ class Rate:
 
 
 def bertkit_rate(
-    work: Work, data: Data, steps: int = 200, *, way: str = "bertkit", dropout: float = 0.0, **options: Any
+    work: Work,
+    data: Data,
+    steps: int = 200,
+    *,
+    way: str = "bertkit",
+    dropout: float = 0.0,
+    optimizer: OptimizerConfig = ADAMW,
+    **options: Any,
 ) -> Rate:
     """Steady steps of the product's own loop."""
     torch.manual_seed(0)
@@ -90,7 +98,7 @@ def bertkit_rate(
         model,
         [data.feed(work)],
         StepPlan((stage,)),
-        build_optimizers(model, OptimizerConfig(learning_rate=1e-4)),
+        build_optimizers(model, optimizer),
         ScheduleConfig(),
         LoopOptions(log_every=GROUP, dtype=torch.bfloat16, workers=data.workers, **{"kernels": "auto", **options}),
         Progress(steps + WARM * GROUP),

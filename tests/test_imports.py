@@ -13,14 +13,15 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bertkit"
 ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "pages": set(),
-    "model": set(),
+    "bundled": set(),
+    "model": {"bundled"},
     "tokenizer": {"text"},
     "corpus": {"text", "tokenizer"},
     "tasks": {"text", "tokenizer", "corpus", "model"},
     "training": {"text", "tokenizer", "corpus", "model", "tasks", "pages"},
     "export": {"text", "tokenizer", "model"},
     "inference": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "export"},
-    "demo.py": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
+    "demo": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
     "studies": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "training", "inference"},
     "serve": {"text", "tokenizer", "corpus", "model", "tasks", "pages", "inference", "export"},
     "cli": {
@@ -36,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
         "training",
         "inference",
         "demo",
+        "bundled",
     },
 }
 
@@ -51,7 +53,7 @@ def imported_rooms(file: Path) -> set[str]:
 
 def test_every_room_is_known() -> None:
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
-    assert rooms | {"demo.py"} == set(ALLOWED)
+    assert rooms == set(ALLOWED)
 
 
 @pytest.mark.parametrize("room", ALLOWED)

@@ -9,6 +9,7 @@ import pytest
 
 from bertkit.inference.bert import Bert
 from bertkit.inference.feature_heads import load_head
+from bertkit.tasks.feature_heads import load_trained_head
 from tests.cli.running import refusal, run, run_json
 
 ROWS = [
@@ -43,6 +44,7 @@ def test_texts_with_labels_then_a_head(folder: Path, table: str, tmp_path: Path)
     assert pq.read_table(output).column("label").to_pylist()[:3] == ["animal", "animal", "food"]
     told = run_json("train-head", output, "--dev", output, "-o", str(tmp_path / "head"))
     assert told["scores"]["accuracy"] == 1.0
+    assert "always the most frequent" in (tmp_path / "head" / "report.html").read_text()
     assert load_head(tmp_path / "head", device="cpu").predict(["Milk is white."])[0].label == "food"
 
 
@@ -53,6 +55,9 @@ def test_words_with_tags_then_a_tagger(folder: Path, words: str, tmp_path: Path)
     small = ["--epochs", "30", "--batch-size", "2", "--width", "8", "--learning-rate", "0.01", "--device", "cpu"]
     shown, notes = run("train-head", output, "--dev", output, "-o", head, *small)
     assert "f1" in shown
+    page = (tmp_path / "head" / "report.html").read_text()
+    assert "tagger on frozen features" in page
+    assert len(load_trained_head(head).history) == 30
     assert "epoch 30: loss" in notes
     assert "shares of the layers, lowest first:" in notes
     (found,) = load_head(head, device="cpu").tag([["The", "dog", "ran", "to", "New", "York"]])
@@ -88,6 +93,7 @@ def test_heads_need_features_with_labels(folder: Path, tmp_path: Path) -> None:
     output = str(tmp_path / "f.parquet")
     run("features", "-m", str(folder), str(tmp_path / "lines.txt"), "-o", output)
     assert "row 1 ('The dog sleeps.') has no label" in refusal("train-head", output, "-o", str(tmp_path / "head"))
+    assert "has vectors without labels" in refusal("train-head", str(tmp_path / "no.npy"), "-o", str(tmp_path / "h"))
     assert "cannot be read as parquet" in refusal("train-head", str(tmp_path / "no.parquet"), "-o", str(tmp_path / "h"))
 
 

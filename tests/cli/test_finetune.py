@@ -110,5 +110,5 @@ def test_bad_input_is_one_line(folder: Path, reviews: Path, tmp_path: Path) -> N
     )
     assert "no task is named" in refusal("finetune", "blue", "-m", base, "--train", train, "-o", out)
     assert "role=name" in refusal("predict", "-m", str(reviews), train, "-o", out + ".csv", "--column", "text")
-    assert "no classifier" in refusal("predict", "-m", base, train, "-o", out + ".csv", "--column", "text=review")
+    assert "no task's head" in refusal("predict", "-m", base, train, "-o", out + ".csv", "--column", "text=review")
     assert not list(tmp_path.iterdir())

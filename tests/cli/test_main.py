@@ -34,7 +34,7 @@ def test_what_cannot_be_parsed_is_code_2_and_no_traceback(arguments: tuple[str, 
 
 
 @pytest.mark.parametrize(
-    "arguments", [("fill-mask", "[MASK]"), ("next-sentence", "a", "b"), ("embed", "a"), ("info",), ("inspect", "a")]
+    "arguments", [("fill-mask", "[MASK]"), ("next-sentence", "a", "b"), ("embed", "a"), ("inspect", "a")]
 )
 def test_no_model_named(arguments: tuple[str, ...]) -> None:
     assert "--model" in refusal(*arguments)

@@ -62,3 +62,14 @@ def test_refusals(model: str, folder: Path) -> None:
 
 def test_the_help_has_an_example() -> None:
     assert 'bertkit tag -m my-tagger "Wolfgang lives in Berlin."' in " ".join(run("tag", "--help")[0].split())
+
+
+def test_predict_adds_a_column_of_tags(tagger: Bert, model: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.conll", tmp_path / "out.conll"
+    source.write_text("Wolfgang O\nlives O\n\nThe O\ndog O\n", encoding="utf-8")
+    _, notes = run("predict", "-m", model, "--device", "cpu", str(source), "-o", str(target))
+    assert "2 rows written" in notes
+    tags = [tag for one in tagger.tag([["Wolfgang", "lives"], ["The", "dog"]]) for tag in one.tags]
+    lines = [line for line in target.read_text().splitlines() if line]
+    assert [line.split()[-1] for line in lines] == tags
+    assert [line.rpartition(" ")[0] for line in lines] == ["Wolfgang O", "lives O", "The O", "dog O"]

@@ -11,6 +11,7 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.classification import predict_file
 from bertkit.tasks.classification.task import ClassificationTask, ClassPrediction
 from bertkit.tasks.registry import StoredTask, read_task, task_of, write_task
+from bertkit.tokenizer.fitting import Limit
 from bertkit.training.finetuning.start import open_base, start_model
 from tests.training.tiny_tasks import make_base
 
@@ -63,9 +64,9 @@ def test_what_it_was_tuned_for_is_saved_and_loaded(fine: Bert, tmp_path: Path) -
 
 def test_a_threshold_survives(tmp_path: Path) -> None:
     task = ClassificationTask(("a", "b"), "multi_label", threshold=0.25)
-    write_task(tmp_path, task, 64, "truncate")
+    write_task(tmp_path, task, Limit(64, "truncate", 5))
     stored = read_task(tmp_path)
-    assert (stored.max_length, stored.long) == (64, "truncate")
+    assert stored.limit == Limit(64, "truncate", 5)
     config = task.configure(bertkit.preset("tiny"))
     assert task_of(config, stored) == task
     assert read_task(tmp_path / "nowhere") == StoredTask()
@@ -82,7 +83,7 @@ def test_files_of_many_chunks_keep_their_order_and_name_long_lines(
     with pytest.warns(LongTextWarning):
         done = predict_file(fine.model, fine.tokenizer, source, target, stored=fine.stored, columns={"text": "text"})
     assert (done.num_rows, done.num_long) == (10, 1)
-    assert done.lines[-1] == "1 texts were too long and were read in windows, their logits averaged: lines 6"
+    assert done.lines[-1] == "1 texts were too long and were read in windows: lines 6"
     rows = [line.split(",") for line in target.read_text().splitlines()]
     assert rows[0] == ["id", "text", "label", "confidence"]
     assert [row[1] for row in rows[1:]] == texts

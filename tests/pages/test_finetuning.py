@@ -124,7 +124,7 @@ def test_classification_in_a_browser(tmp_path: Path) -> None:
     assert shown["lines"] == 4  # two losses, one score and the baseline's level
     assert "TF-IDF with logistic regression has 0.8450: BERT is 0.0650 better." in shown["verdict"]
     for part, figures in {
-        "scores": ["0.9100", "0.8450", "0.6000", "most frequent class"],
+        "scores": ["0.9100", "0.8450", "0.6000", "always the most frequent"],
         "summaries": ["0.9000", "± 0.0141", "0.9500"],
         "runs": ["seed 3", "collapsed: says one class only; begun anew with seed 4", "kept"],
         "classes": ["0.9240", HOSTILE, "40"],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.finetune import ColumnsOption
+from bertkit.cli.finetune import ColumnsOption, SkipBadOption
 from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
 from bertkit.errors import BertkitError
@@ -22,6 +22,7 @@ def evaluate(
     model: ModelOption = "",
     long: Annotated[str | None, typer.Option(help="window, truncate or error; as in training unless said.")] = None,
     columns: ColumnsOption = None,
+    skip_bad: SkipBadOption = False,
     suite: Annotated[bool, typer.Option("--suite", help="Measure a checkpoint on everything; see docs.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Suite: folder of the report.")] = None,
     tasks: Annotated[str, typer.Option(help="Suite: only these parts, such as BLiMP,CoLA,held-out.")] = "",
@@ -60,16 +61,16 @@ def evaluate(
         return
     if data is None:
         raise BertkitError("no examples are named: give --data FILE, or --suite for the whole suite")
-    _score_file(model, data, device, long, columns, json=json)
+    _score_file(model, data, device, long, columns, skip_bad=skip_bad, json=json)
 
 
 def _score_file(
-    model: str, data: Path, device: str, long: str | None, columns: list[str] | None, *, json: bool
+    model: str, data: Path, device: str, long: str | None, columns: list[str] | None, *, skip_bad: bool, json: bool
 ) -> None:
     from bertkit.inference.loading import load
-    from bertkit.tasks.registry import parse_columns
+    from bertkit.tasks.registry import reader_options
 
-    found = load(model, device=device).evaluate(data, long=long, columns=parse_columns(columns or ()))
+    found = load(model, device=device).evaluate(data, long=long, columns=reader_options(columns, skip_bad))
     if json:
         print_json({"task": found.task, "examples": found.num_examples, "scores": found.scores})
         return

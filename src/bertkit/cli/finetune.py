@@ -16,6 +16,10 @@ ColumnsOption = Annotated[
     typer.Option("--column", metavar="ROLE=NAME", help="Which column is what: text=review, pair=..., label=stars."),
 ]
 
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave bad rows out, counted and named, instead of stopping at the first.")
+]
+
 
 def finetune(
     task: Annotated[str, typer.Argument(help="classification (also regression), tagging or answering.")],
@@ -33,6 +37,7 @@ def finetune(
         str, typer.Option(help="Texts beyond the model's positions: window, truncate or error.")
     ] = "window",
     columns: ColumnsOption = None,
+    skip_bad: SkipBadOption = False,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -42,7 +47,7 @@ def finetune(
 
     The folder holds the model of the best run, report.html, README.md and the journals of all runs.
     """
-    from bertkit.tasks.registry import parse_columns
+    from bertkit.tasks.registry import reader_options
     from bertkit.training.finetuning.config import make_config, parse_settings
     from bertkit.training.finetuning.finetune import Interrupted, run_finetuning
     from bertkit.training.finetuning.live import TaskLine
@@ -50,7 +55,7 @@ def finetune(
     config = make_config({"long": long, "device": device, **parse_settings(changes or ())})
     with TaskLine(shown=not json) as live:
         found = run_finetuning(
-            task, model, train, dev, output, config, seeds, grid, parse_columns(columns or ()), watcher=live
+            task, model, train, dev, output, config, seeds, grid, reader_options(columns, skip_bad), watcher=live
         )
     if isinstance(found, Interrupted):
         console().print(f"stopped by {found.stopped_by}; the same command goes on", soft_wrap=True)
@@ -77,10 +82,12 @@ def _plain(found: "Finetuned", output: Path) -> dict[str, Any]:
 
 def _show(found: "Finetuned", output: Path) -> None:
     report = found.report
-    shown = table("score on the development set", "this model", report.baseline, "most frequent class")
+    others = {report.baseline: report.baseline_scores, "always the most frequent": report.majority_scores}
+    columns = {name: scores for name, scores in others.items() if scores}
+    shown = table("score on the development set", "this model", *columns)
     for name, value in report.scores.items():
-        others = (scores.get(name) for scores in (report.baseline_scores, report.majority_scores))
-        shown.add_row(name, f"{value:.4f}", *("" if other is None else f"{other:.4f}" for other in others))
+        cells = (f"{scores[name]:.4f}" if name in scores else "" for scores in columns.values())
+        shown.add_row(name, f"{value:.4f}", *cells)
     console().print(shown)
     for spread in found.spread if len(found.cells) > 1 else ():
         console().print(spread.line(found.metric), soft_wrap=True)

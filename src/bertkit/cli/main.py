@@ -28,6 +28,7 @@ from bertkit.cli.predict import predict
 from bertkit.cli.prepare import prepare
 from bertkit.cli.pretrain import pretrain
 from bertkit.cli.serve import serve
+from bertkit.cli.study import study
 from bertkit.cli.tag import tag
 from bertkit.cli.train_head import train_head
 from bertkit.cli.tune_vectors import tune_vectors
@@ -66,6 +67,7 @@ for verb in (
     prepare,
     doctor,
     pretrain,
+    study,
     serve,
 ):
     app.command(verb.__name__.replace("_", "-"))(verb)

@@ -11,7 +11,7 @@ ModelOption = Annotated[
         "--model",
         "-m",
         envvar="BERTKIT_MODEL",
-        help="Checkpoint: a folder, a TF1 prefix such as bert_model.ckpt, or a name on the hub.",
+        help="Checkpoint: a folder, a TF1 prefix such as bert_model.ckpt, small-en or another bundled model, or a hub name.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables for people.")]

@@ -1,45 +1,51 @@
-"""`bertkit predict`: a label and a confidence for every row of a file."""
+"""`bertkit predict`: a label and a confidence for every row of a file; tags for its words, answers to its questions."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bertkit.cli.finetune import ColumnsOption
+from bertkit.cli.finetune import ColumnsOption, SkipBadOption
 from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
 
 
 def predict(
-    file: Annotated[Path, typer.Argument(help="Texts: csv, tsv, jsonl or parquet (also .gz, .xz, .zst).")],
+    file: Annotated[
+        Path, typer.Argument(help="Texts: csv, tsv, jsonl, parquet; for other tasks CoNLL or SQuAD JSON; packed too.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the same rows go, with their labels.")],
     model: ModelOption = "",
     long: Annotated[str | None, typer.Option(help="window, truncate or error; as in training unless said.")] = None,
     columns: ColumnsOption = None,
+    skip_bad: SkipBadOption = False,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Predict every row of a file: all its columns are kept, label and confidence are added.
 
+    A tagger adds a column of tags to a CoNLL file. A reader of questions (SQuAD JSON, or .jsonl with question and
+    context) writes its answers by id (.json, for SQuAD's own script), or one a line with places and scores (.jsonl).
+
     Example: bertkit predict -m reviews new.csv -o labelled.csv
     """
-    from bertkit.inference.classification import predict_file
+    from bertkit.inference.classification import limit_of, predict_file
     from bertkit.inference.loading import load
-    from bertkit.tasks.registry import parse_columns
+    from bertkit.tasks.predicted_files import predict_answers, predict_tags
+    from bertkit.tasks.registry import reader_options, task_of
 
     bert = load(model, device=device)
-    options = parse_columns(columns or ())
+    options, task = reader_options(columns, skip_bad), task_of(bert.config, bert.stored)
     with progress_counter("rows") as progress:
-        done = predict_file(
-            bert.model,
-            bert.tokenizer,
-            file,
-            output,
-            stored=bert.stored,
-            long=long,
-            columns=options,
-            progress=progress,
-        )
+        if task.name == "classification":
+            done = predict_file(
+                bert.model, bert.tokenizer, file, output,
+                stored=bert.stored, long=long, columns=options, progress=progress,
+            )  # fmt: skip
+        else:
+            predict_others = predict_tags if task.name == "tagging" else predict_answers
+            limit = limit_of(bert.model, bert.stored, long)
+            done = predict_others(task, bert.model, bert.tokenizer, limit, file, output, options, progress)
     if json:
         print_json({"output": done.output, "rows": done.num_rows, "long": done.num_long})
         return

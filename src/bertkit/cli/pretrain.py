@@ -24,6 +24,9 @@ def pretrain(
     ] = False,
     minutes: Annotated[float | None, typer.Option(help="A time budget in place of the recipe's steps.")] = None,
     init: Annotated[str | None, typer.Option(help="Go on from this checkpoint's weights.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="mlm, or ltr: left to right, to compare with; as the recipe says.")
+    ] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it will take on this machine.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -35,7 +38,8 @@ def pretrain(
     """
     from bertkit.training.recipe import read_recipe
 
-    read = read_recipe(recipe, changes or (), minutes=minutes, init=init)
+    changes = [*(changes or ()), *([f"objective={objective}"] if objective else ())]
+    read = read_recipe(recipe, changes, minutes=minutes, init=init)
     if estimate:
         from bertkit.training.estimate.recipe import estimate_recipe
 

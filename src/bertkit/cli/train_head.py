@@ -22,24 +22,27 @@ def train_head(
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
     json: JsonOption = False,
 ) -> None:
-    """Train logistic regression (features of texts) or a two-layer BiLSTM (features of words).
+    """Train logistic regression (features of texts) or a two-layer BiLSTM (features of words); report.html says how it went.
 
     Example: bertkit train-head train.parquet --dev dev.parquet -o my-head
     """
     from bertkit.tasks.features import read_features
     from bertkit.training.heads.classifier import LogisticTraining, train_classifier
+    from bertkit.training.heads.report import save_head
     from bertkit.training.heads.tagger import TaggerTraining, epoch_line, train_tagger
     from bertkit.training.world import choose_device
 
     features = read_features(train)
     held = None if dev is None else read_features(dev)
+    config: LogisticTraining | TaggerTraining
     if features.recipe.per == "text":
-        trained = train_classifier(features, held, LogisticTraining(l2))
+        config = LogisticTraining(l2)
+        trained = train_classifier(features, held, config)
     else:
         config = TaggerTraining(epochs, batch_size, learning_rate, width, seed=seed)
         place = str(choose_device(device))
         trained = train_tagger(features, held, config, lambda *figures: note(epoch_line(*figures)), place)
-    trained.save(output)
+    report = save_head(trained, output, features, held, (train.name, dev.name if dev else ""), config)
     if json:
         print_json({"output": str(output), "scores": dict(trained.scores), "layer_weights": trained.layer_weights})
         return
@@ -50,4 +53,4 @@ def train_head(
         console().print(rows)
     if trained.layer_weights is not None:
         note("shares of the layers, lowest first: " + ", ".join(f"{weight:.3f}" for weight in trained.layer_weights))
-    note(f"wrote {output}")
+    note(f"wrote {output}, and {report}")

@@ -37,7 +37,8 @@ def tune_vectors(
 ) -> None:
     """Tune an encoder so that the cosine of two texts' vectors tells how alike they are.
 
-    The folder is one that sentence-transformers loads as it is, and `bertkit embed` knows its pooling.
+    The folder is one that sentence-transformers loads as it is, and `bertkit embed` knows its pooling. It has a card and
+    report.html. A killed run goes on from its last epoch when the same command is given again.
 
     Example: bertkit tune-vectors -m my-bert --train sts-train.tsv --dev sts-dev.tsv -o my-vectors
     """
@@ -57,9 +58,10 @@ def tune_vectors(
         device=device,
         columns=PairColumns(first, second, score, negative),
     )
-    tuned = tune(model, train, dev, config, say=note)
+    tuned = tune(model, train, dev, config, say=note, out=output)
     tuned.save(output)
     if json:
         print_json({"output": str(output), **tuned.to_json()})
     else:
-        note(f"{tuned.metric} on dev: {tuned.before:.4f} before, {tuned.score:.4f} after; wrote {output}")
+        note(f"{tuned.metric} on dev: {tuned.before:.4f} before, {tuned.score:.4f} after")
+        note(f"wrote {output}, and {output / 'report.html'}")

@@ -34,7 +34,8 @@ def answer_questions(
     """The answer of every (question, context); options as in AnswerOptions, the threshold as it was stored."""
     task = answering_of(model.config, stored.settings if stored else {})
     task = replace(task, options=replace(task.options, **options))
-    limit = replace(limit_of(model, stored, long), stride=stride)
+    own = limit_of(model, stored, long)
+    limit = own if stride is None else replace(own, stride=stride)
     examples = (QuestionExample("", question, context) for question, context in pairs)
     for scored in predict_examples(
         task, model, tokenizer, examples, limit, max_tokens=max_tokens, chunk_size=QUESTIONS_AT_ONCE

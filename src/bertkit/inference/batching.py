@@ -11,14 +11,11 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from bertkit.model.budgets import VECTORS
 from bertkit.model.packed import PackedBatch, pack, plan_batches
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-# Tokens a batch. On CPUs, activations of a few hundred tokens stay in cache; GPUs want to be filled.
-CPU_TOKENS = 1024
-GPU_TOKENS = 65536
 
 
 class Sequenced(Protocol):
@@ -33,7 +30,7 @@ class Sequenced(Protocol):
 
 def default_max_tokens(device: torch.device) -> int:
     """The token budget of one batch on this device."""
-    return CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
+    return VECTORS.on(device)
 
 
 def run_in_batches(

@@ -233,5 +233,5 @@ class Bert:
         if self.style is not None and options.get("layout") != "tf1" and not {*self.config.heads} & TASK_HEADS:
             write_style(target, self.style, self.config)
         if self.stored.task and options.get("layout") != "tf1" and {*self.config.heads} & TASK_HEADS:
-            write_task(target, task_of(self.config, self.stored), self.stored.max_length, self.stored.long)
+            write_task(target, task_of(self.config, self.stored), self.stored.limit)
         return target

@@ -3,7 +3,7 @@
 Texts stream through in chunks, so that memory stays bounded and no file's logits are ever held.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.tasks.classification.task import ClassPrediction, classification_of
+from bertkit.tasks.predicted_files import FileSummary, long_notes
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.tasks.reading.texts import TextOptions, TextSource
@@ -22,17 +23,6 @@ from bertkit.tokenizer.fitting import Limit
 
 Text = str | tuple[str, str | None]
 FILE_CHUNK = 1024  # rows of a file held at once
-MOST_LINES = 20  # named in a warning
-
-
-@dataclass(frozen=True)
-class FileSummary:
-    """What became of a file."""
-
-    output: str
-    num_rows: int
-    num_long: int  # texts that were cut or split
-    lines: list[str]  # for people: columns taken, long texts by line
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ def limit_of(model: BertModel, stored: StoredTask | None, long: LongPolicy | str
     """As in fine-tuning, unless another policy is asked for."""
     known = stored or StoredTask()
     positions = model.config.max_positions
-    return Limit(min(known.max_length or positions, positions), long or known.long)  # type: ignore[arg-type]
+    return Limit(min(known.max_length or positions, positions), long or known.long, known.stride)  # type: ignore[arg-type]
 
 
 def _example(text: Text) -> TextExample:
@@ -105,15 +95,8 @@ def predict_file(
             num_rows += len(chunk)
             if progress:
                 progress(len(chunk))
-    return FileSummary(str(output), num_rows, len(long_lines), [texts.guess, *_say_long(long_lines, limit.long)])
-
-
-def _say_long(lines: Sequence[int], long: str) -> list[str]:
-    if not lines:
-        return []
-    shown = ", ".join(map(str, lines[:MOST_LINES])) + (" ..." if len(lines) > MOST_LINES else "")
-    what = "cut" if long == "truncate" else "read in windows, their logits averaged"
-    return [f"{len(lines):,} texts were too long and were {what}: lines {shown}"]
+    lines = [texts.guess, *texts.problems.lines(), *long_notes(long_lines, limit.long)]
+    return FileSummary(str(output), num_rows, len(long_lines), lines)
 
 
 def evaluate_file(
@@ -132,9 +115,11 @@ def evaluate_file(
         options |= {"labels": model.config.labels} if model.config.problem != "regression" else {}
         options |= {"problem": model.config.problem}
     read = read_examples(task.name, source, **options)
-    scorer = task.scorer()
-    num = 0
-    for one in predict_examples(task, model, tokenizer, read.examples, limit_of(model, stored, long)):
+    scorer, limit = task.scorer(), limit_of(model, stored, long)
+    places: list[int | str] = []
+    for one in predict_examples(task, model, tokenizer, read.examples, limit):
         scorer.add(one.example, one.prediction)
-        num += 1
-    return FileScores(task.name, num, scorer.scores(), read.lines)
+        if one.prediction.num_windows > 1 or one.prediction.num_cut:
+            places.append(one.example.line or getattr(one.example, "id", "?"))
+    lines = [*read.lines, *long_notes(places, limit.long)]
+    return FileScores(task.name, len(read.examples), scorer.scores(), lines)

@@ -119,7 +119,7 @@ def attention_of(model: BertModel, tokenizer: Tokenizer, a: str, b: str | None, 
     """The attention weights of every head, from the plain backend."""
     encoding = encode_one(tokenizer, a, b, model.config, long)
     batch = pack_sequences([encoding]).to(model.device)
-    attention = PlainAttention(batch)
+    attention = PlainAttention(batch, is_causal=model.config.is_causal)
     model.encoder.all_layers(batch, attention)
     return AttentionMap(encoding, torch.cat(attention.weights).float().cpu().numpy())
 

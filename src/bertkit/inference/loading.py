@@ -1,4 +1,4 @@
-"""From a name to a Bert: a folder, a TF1 checkpoint or a name on the hub; and from one format to another."""
+"""From a name to a Bert: a folder, a TF1 checkpoint, a bundled model or a name on the hub; and between formats."""
 
 import shutil
 import warnings
@@ -49,7 +49,7 @@ def open_checkpoint(
     """A checkpoint on the CPU, in its stored precision where dtype is None and its stored casing where lowercase is."""
     if not str(source):
         raise BertkitError(
-            "no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit demo` trains a small one)"
+            "no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit info` lists what comes with bertkit)"
         )
     path = resolve(str(source))
     model, report = load_model(path, dtype=dtype, **options)
@@ -78,7 +78,7 @@ def convert(
     lowercase: bool | None = None,
     **options: Any,
 ) -> LoadReport:
-    """Read any checkpoint and write it in another layout, bit for bit unless another dtype is asked for."""
+    """Read any checkpoint and write it in another layout, bit for bit unless another dtype, or int8, is asked for."""
     bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype), lowercase=lowercase)
     bert.save(target, **options)
     carry_along(resolve(str(source)), Path(target))

@@ -61,6 +61,7 @@ def fill_masks(
     candidates: Sequence[str] | None = None,
 ) -> list[list[FilledMask]]:
     """For every text, each of its [MASK]s with its top_k tokens, or with the given candidates ranked."""
+    refuse_causal(model)
     allowed = None if candidates is None else candidate_ids(tokenizer, candidates)
     encodings = _encode_whole(model, tokenizer, texts)
     masks = [[row for row, token in enumerate(e.ids) if token == tokenizer.mask_id] for e in encodings]
@@ -77,6 +78,14 @@ def fill_masks(
         return [[_place(encodings[index], row, next(filled)) for row in masks[index]] for index in indices]
 
     return run_in_batches(encodings, run, model.device)
+
+
+def refuse_causal(model: BertModel) -> None:
+    """A left-to-right model says what comes next, not what stands at a [MASK]."""
+    if model.config.is_causal:
+        raise BertkitError(
+            "this checkpoint was trained left to right and cannot fill a [MASK]; load one trained by MLM"
+        )
 
 
 def candidate_ids(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
@@ -116,7 +125,7 @@ def next_probabilities(model: BertModel, tokenizer: Tokenizer, pairs: Sequence[t
     encodings = _encode_whole(model, tokenizer, pairs)
 
     def run(batch: PackedBatch, _: list[int]) -> list[float]:
-        logits = model.nsp_logits(model.encoder(batch, rows=batch.cls_rows))
+        logits = model.nsp_logits(model.encoder(batch, rows=model.summary_rows(batch)))
         probabilities: list[float] = torch.softmax(logits.float(), dim=-1)[:, 0].tolist()
         return probabilities
 
@@ -126,6 +135,7 @@ def next_probabilities(model: BertModel, tokenizer: Tokenizer, pairs: Sequence[t
 @torch.inference_mode()
 def pseudo_likelihood(model: BertModel, tokenizer: Tokenizer, text: str) -> PseudoLikelihood:
     """Mask each token by itself and read the probability of what stood there."""
+    refuse_causal(model)
     encoding = tokenizer.encode(text, max_length=model.config.max_positions, long="error")
     rows = [row for row, text_id in enumerate(encoding.text_ids) if text_id is not None]
     log_probabilities: list[float] = []

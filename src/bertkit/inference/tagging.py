@@ -48,7 +48,8 @@ def tag_texts(
 ) -> Iterator[TaggedText]:
     """Every text tagged, some at a time, so that a stream of any length is never held whole."""
     task = tagging_of(model.config, stored.settings if stored else {})
-    limit = replace(limit_of(model, stored, long), stride=stride)
+    own = limit_of(model, stored, long)
+    limit = own if stride is None else replace(own, stride=stride)
     examples = (as_example(text, tokenizer) for text in texts)
     for scored in predict_examples(
         task, model, tokenizer, examples, limit, max_tokens=max_tokens, chunk_size=TEXTS_AT_ONCE

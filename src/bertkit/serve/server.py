@@ -47,7 +47,7 @@ class ServePlan:
     def __post_init__(self) -> None:
         if not self.sources:
             raise BertkitError(
-                "no model to serve: name a folder, or one of the hub (`bertkit demo` trains a small one)"
+                "no model to serve: name a folder, a model that `bertkit info` lists, or one of the hub"
             )
         if self.workers < 1:
             raise BertkitError(f"workers is {self.workers}; at least one must compute")
