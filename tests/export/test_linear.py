@@ -3,14 +3,18 @@
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from torch import nn
 
 from bertkit.errors import BertkitError
 from bertkit.export.channels import load_channels, measure_channels, save_channels
-from bertkit.export.linear import narrow, smoothing
+from bertkit.export.graph import FLOAT, Graph
+from bertkit.export.linear import GELU_STEPS, LEAST_PEAK, NarrowLinears, narrow, smoothing
 from bertkit.inference.fresh import untrained
 
 WEIGHTS = arrays(np.float32, (5, 7), elements=st.floats(-100, 100, width=32))
@@ -20,7 +24,6 @@ def test_weights_by_hand() -> None:
     small = narrow(np.array([[1.0, -2.0, 0.5], [0.0, 0.1, 0.0]], np.float32))
     np.testing.assert_array_equal(small.weights.T, [[64, -127, 32], [0, 127, 0]])
     np.testing.assert_allclose(small.scales, [2 / 127, 0.1 / 127])
-    np.testing.assert_allclose(small.sums(), [(64 - 127 + 32) * 2 / 127, 0.1], rtol=1e-6)
 
 
 @given(WEIGHTS)
@@ -54,3 +57,34 @@ def test_channels_are_measured_written_and_read(tmp_path: Path) -> None:
     assert all(np.array_equal(read[key], largest[key]) for key in largest)
     with pytest.raises(BertkitError, match="does not belong to this model"):
         load_channels(tmp_path / "c.safetensors", untrained(0, num_layers=3).model)
+
+
+def product_of(layer: nn.Linear, rows: np.ndarray, key: str) -> np.ndarray:
+    """What the graph of one eight-bit product gives."""
+    graph = Graph()
+    hidden = graph.add_input("hidden", ["tokens", layer.in_features], FLOAT)
+    found = NarrowLinears({}, follows_gelu=True).product(graph, hidden, layer, key=key)
+    graph.add("Identity", found, output="product")
+    model = graph.finish({"product": ("tokens", layer.out_features)}, {})
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    product: np.ndarray = session.run(None, {"hidden": rows.astype(np.float32)})[0]
+    return product
+
+
+def test_a_row_of_zeros_gives_zeros() -> None:
+    layer = nn.Linear(8, 3)
+    found = product_of(layer, np.array([[0.0] * 8, [1.0] * 8, [1e-30] * 8]), "0.attention_output")
+    np.testing.assert_array_equal(found[0], 0.0)
+    np.testing.assert_allclose(found[1], layer.weight.detach().numpy().sum(axis=1), atol=0.02)
+    assert np.abs(found[2]).max() < 1e-28
+
+
+@pytest.mark.parametrize("peak", [0.0, 0.3, 0.9, 5.0])
+def test_the_least_that_gelu_gives_is_not_cut(peak: float) -> None:
+    """-0.17 beside any largest value comes back within half a step."""
+    layer = nn.Linear(4, 4, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(4))
+    row = np.array([[-0.17, peak, -0.05, 0.1 * peak]])
+    half_a_step = max(peak, LEAST_PEAK) / GELU_STEPS / 2
+    assert np.abs(product_of(layer, row, "0.down") - row).max() <= half_a_step * 1.01

@@ -11,12 +11,11 @@ from typing import cast
 import numpy as np
 from torch import Tensor, nn
 
+from bertkit.errors import BertkitError
 from bertkit.export.graph import INT32, Graph
-from bertkit.export.linear import Linears
+from bertkit.export.linear import Array, Linears, array
 from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Embeddings, Layer
-
-KINDS = ("qkv", "attention_output", "up", "down")
 
 
 @dataclass(frozen=True)
@@ -24,21 +23,22 @@ class Shapes:
     """Values that say how the batch is laid out."""
 
     flat: str  # [-1, D]
-    boxed: str  # [N, S, D]
+    boxed: str  # [N, S, -1]
 
 
 def add_encoder(graph: Graph, model: BertModel, linears: Linears, *, masked: bool, rows: str = "") -> str:
     """Vectors of all tokens, [T, D], or of the rows named by a value [R]: the last layer leaves the others out."""
     config = model.config
+    if config.is_causal:
+        raise BertkitError("this checkpoint is left to right, and the exported attention is not; use it with PyTorch")
     ids = graph.add_input("input_ids", ["batch", "sequence"])
     mask = ""
     if masked:
         mask = graph.add("Cast", graph.add_input("attention_mask", ["batch", "sequence"]), to=INT32)
     segments = graph.add_input("token_type_ids", ["batch", "sequence"])
-    width = graph.constant([config.hidden_size])
     shapes = Shapes(
         flat=graph.constant([-1, config.hidden_size]),
-        boxed=graph.add("Concat", graph.add("Shape", ids), width, axis=0),
+        boxed=graph.add("Concat", graph.add("Shape", ids), graph.constant([-1]), axis=0),
     )
     hidden = graph.add("Reshape", _embed(graph, model.encoder.embeddings, ids, segments), shapes.flat)
     layers = cast(list[Layer], list(model.encoder.layers))
@@ -67,27 +67,41 @@ def _layer(
     number: int,
     activation: str,
 ) -> str:
-    qkv = linears.product(graph, hidden, layer.qkv, key=f"{number}.qkv", parts=3)
-    boxed = [graph.add("Reshape", part, shapes.boxed) for part in qkv]
-    bias = graph.constant(linears.bias(layer.qkv, f"{number}.qkv"))
-    inputs = [*boxed, bias, mask] if mask else [*boxed, bias]
-    mixed = graph.add("MultiHeadAttention", *inputs, runtime=True, num_heads=layer.num_heads)
-    mixed = graph.add("Reshape", mixed, shapes.flat)
+    mixed, bias = _attend(graph, layer, linears, hidden, shapes, mask, number)
     if rows:
         hidden, mixed = graph.add("Gather", hidden, rows), graph.add("Gather", mixed, rows)
-    hidden = _residual(graph, layer.attention_output, linears, mixed, hidden, layer.attention_norm, number, KINDS[1])
-    (expanded,) = linears.product(graph, hidden, layer.up, key=f"{number}.up")
-    expanded = add_activation(graph, expanded, linears.bias(layer.up, f"{number}.up"), activation)
-    return _residual(graph, layer.down, linears, expanded, hidden, layer.output_norm, number, KINDS[3])
+
+    def product(kind: str, inner: str, linear: nn.Linear) -> str:
+        return linears.product(graph, inner, linear, key=f"{number}.{kind}", chosen=bool(rows))
+
+    mixed = product("attention_output", mixed, layer.attention_output)
+    hidden = _residual(graph, mixed, hidden, bias, layer.attention_norm)
+    expanded = product("up", hidden, layer.up)
+    expanded = add_activation(graph, expanded, array(layer.up.bias), activation, rounded=linears.rounded)
+    return _residual(graph, product("down", expanded, layer.down), hidden, array(layer.down.bias), layer.output_norm)
 
 
-def _residual(
-    graph: Graph, layer: nn.Linear, linears: Linears, inner: str, outer: str, norm: nn.LayerNorm, number: int, kind: str
-) -> str:
+def _attend(
+    graph: Graph, layer: Layer, linears: Linears, hidden: str, shapes: Shapes, mask: str, number: int
+) -> tuple[str, Array]:
+    """What the heads gather, [T, D], and the bias of the layer that reads it.
+
+    Of the three biases only the queries' is added here. The keys' adds the same to all scores of a query, which
+    softmax does not see; the values' leaves attention as it is, since weights sum to 1, and moves into the next bias.
+    """
+    qkv = linears.product(graph, hidden, layer.qkv, key=f"{number}.qkv")
+    queries, keys, values = graph.split(graph.add("Reshape", qkv, shapes.boxed), 3)
+    bias_q, _, bias_v = np.split(array(layer.qkv.bias), 3)
+    queries = graph.add("Add", queries, graph.constant(bias_q))
+    inputs = [queries, keys, values, *(["", mask] if mask else [])]
+    mixed = graph.add("MultiHeadAttention", *inputs, runtime=True, num_heads=layer.num_heads)
+    bias: Array = array(layer.attention_output.bias) + array(layer.attention_output.weight) @ bias_v
+    return graph.add("Reshape", mixed, shapes.flat), bias
+
+
+def _residual(graph: Graph, product: str, outer: str, bias: Array, norm: nn.LayerNorm) -> str:
     """norm(x + sublayer(x))."""
-    key = f"{number}.{kind}"
-    (product,) = linears.product(graph, inner, layer, key=key)
-    return add_norm(graph, graph.add("Sum", product, outer, graph.constant(linears.bias(layer, key))), norm)
+    return add_norm(graph, graph.add("Sum", product, outer, graph.constant(bias)), norm)
 
 
 def add_norm(graph: Graph, hidden: str, norm: nn.LayerNorm) -> str:
@@ -101,8 +115,13 @@ def add_linear(graph: Graph, hidden: str, weight: Tensor, bias: Tensor, output: 
     return graph.add("Gemm", hidden, graph.constant(weight), graph.constant(bias), transB=1, output=output)
 
 
-def add_activation(graph: Graph, hidden: str, bias: np.ndarray | None, name: str) -> str:
-    """The activation of hidden + bias; GELU in its erf form is one fused node, its tanh form another."""
+def add_activation(graph: Graph, hidden: str, bias: Array | None, name: str, *, rounded: bool = False) -> str:
+    """The activation of hidden + bias; GELU in its erf form is one fused node, its tanh form another.
+
+    Where the result is rounded to bytes, the tanh form, a third faster, stands for both: they differ by 0.0005 at most.
+    """
+    if rounded and name == "gelu":
+        name = "gelu_tanh"
     fused = {"gelu": "BiasGelu", "gelu_tanh": "FastGelu"}
     if name in fused and bias is not None:
         return graph.add(fused[name], hidden, graph.constant(bias), runtime=True)

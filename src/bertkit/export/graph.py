@@ -69,6 +69,12 @@ class Graph:
         )
         return name
 
+    def split(self, value: str, parts: int) -> list[str]:
+        """A value cut into equal parts along its last axis."""
+        names = [f"Split_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(self.onnx.helper.make_node("Split", [value], names, name=f"make_{names[0]}", axis=-1))
+        return names
+
     def finish(self, outputs: Mapping[str, Sequence[str | int]], notes: Mapping[str, str]) -> Any:
         """The model: outputs by name with their shapes, all float32; notes go into its metadata."""
         make = self.onnx.helper

@@ -18,11 +18,13 @@ from bertkit.export.graph import Graph
 
 Array = NDArray[np.float32]
 SYMMETRIC, CENTRE = 127, 128  # steps to either side of zero, and where zero stands in unsigned bytes
-UNSIGNED = 255
-SMALLEST = 1e-12  # keeps a row of zeros from a scale of zero
+SMALLEST = 1e-12  # keeps an output whose weights are all zero from a scale of zero
 # By measurement on sentence vectors (docs/log.md): how much of a channel's size moves into the weights.
 SHARES = {"qkv": 0.7, "up": 0.5}
-LEAST_GELU = 0.17  # GELU never falls below minus this
+# GELU never falls below -0.17, so that few of the 256 steps are enough below zero. The largest value of a token counts
+# as at least LEAST_PEAK: then -0.17 is still within the steps, and nothing is cut.
+GELU_ZERO, GELU_STEPS = 40, 215
+LEAST_PEAK = 0.17 * GELU_STEPS / GELU_ZERO
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,6 @@ class Narrow:
 
     weights: NDArray[np.int8]
     scales: Array  # [N]
-
-    def sums(self) -> Array:
-        """What a row of ones gives: [N]."""
-        total: Array = (self.weights.sum(axis=0, dtype=np.int64) * self.scales).astype(np.float32)
-        return total
 
 
 def narrow(weights_NK: Array) -> Narrow:
@@ -54,13 +51,12 @@ def smoothing(largest_K: Array, weights_NK: Array, share: float) -> Array:
 
 
 class Linears(Protocol):
-    """How linear layers are written down: [T, K] -> [T, N] without the bias where it is left to the next node."""
+    """How linear layers are written down: [T, K] -> [T, N]; the bias is left to the next node."""
 
-    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, parts: int = 1) -> list[str]:
-        """x W of each part of the outputs, without bias."""
+    rounded: bool  # whether numbers are rounded to bytes anyway, so that GELU's tanh form is as good
 
-    def bias(self, layer: nn.Linear, key: str) -> Array:
-        """What is still to be added."""
+    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
+        """x W, without bias; `chosen` where T are the rows asked for and not all tokens."""
 
 
 def array(tensor: Tensor) -> Array:
@@ -72,55 +68,52 @@ def array(tensor: Tensor) -> Array:
 class FloatLinears:
     """Plain products."""
 
-    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, parts: int = 1) -> list[str]:
-        """x W of each part of the outputs."""
-        pieces = np.split(array(layer.weight), parts)
-        return [graph.add("MatMul", hidden, graph.constant(np.ascontiguousarray(piece.T))) for piece in pieces]
+    rounded = False
 
-    def bias(self, layer: nn.Linear, key: str) -> Array:
-        """The layer's own."""
-        return array(layer.bias)
+    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
+        """x W."""
+        return graph.add("MatMul", hidden, graph.constant(np.ascontiguousarray(array(layer.weight).T)))
 
 
 class NarrowLinears:
-    """Products of bytes. `largest` holds each smoothed input's largest values a channel, by "layer.kind"."""
+    """Products of bytes, for one graph. `largest` holds each smoothed input's largest values a channel, by "layer.kind"."""
+
+    rounded = True
 
     def __init__(self, largest: dict[str, Array], *, follows_gelu: bool) -> None:
         self.largest = largest
-        self.follows_gelu = follows_gelu  # then `down` reads values from -0.17 up, better held in unsigned bytes
+        self.follows_gelu = follows_gelu  # then `down` reads values from -0.17 up
+        self._zeros: dict[tuple[int, bool], str] = {}  # zero points of all tokens, or of the chosen, made once
 
-    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, parts: int = 1) -> list[str]:
-        """r (q W8) w of each part of the outputs; the tokens are brought to bytes once."""
+    def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
+        """r (q W8) w."""
         weights = array(layer.weight)
         kind = key.rpartition(".")[2]
         if kind in SHARES and key in self.largest:
             factors = smoothing(self.largest[key], weights, SHARES[kind])
             weights = weights * factors
             hidden = graph.add("Mul", hidden, graph.constant(1 / factors))
-        zero = 0 if self._is_unsigned(key) else CENTRE
-        if zero == 0:
-            hidden = graph.add("Add", hidden, graph.constant(LEAST_GELU))
-        scales, rows = self._scales(graph, hidden, unsigned=zero == 0)
-        zeros = graph.add("Expand", graph.constant(np.uint8(zero)), graph.add("Shape", scales))
-        bytes_ = graph.add("QuantizeLinear", hidden, scales, zeros, axis=0)
-        return [self._product8(graph, bytes_, piece, zero, rows) for piece in np.split(weights, parts)]
+        after_gelu = self.follows_gelu and kind == "down"
+        zero = GELU_ZERO if after_gelu else CENTRE
+        scales = self._scales(graph, hidden, after_gelu=after_gelu)
+        bytes_ = graph.add("QuantizeLinear", hidden, scales, self._zero_points(graph, scales, zero, chosen), axis=0)
+        rows = graph.add("Unsqueeze", scales, graph.constant([1]))
+        return self._product8(graph, bytes_, weights, zero, rows)
 
-    def bias(self, layer: nn.Linear, key: str) -> Array:
-        """The layer's own, less what the shift of GELU's values added."""
-        shift = LEAST_GELU * narrow(array(layer.weight)).sums() if self._is_unsigned(key) else 0.0
-        total: Array = (array(layer.bias) - shift).astype(np.float32)
-        return total
+    def _scales(self, graph: Graph, hidden: str, *, after_gelu: bool) -> str:
+        """The size of one step of each token, [T]; 0 for a row of zeros, whose product it then makes 0."""
+        if after_gelu:
+            largest = graph.add("ReduceMax", hidden, axes=[1], keepdims=0)
+            peaks = graph.add("Max", largest, graph.constant(LEAST_PEAK))
+            return graph.add("Mul", peaks, graph.constant(1 / GELU_STEPS))
+        largest = graph.add("ReduceMax", graph.add("Abs", hidden), axes=[1], keepdims=0)
+        return graph.add("Mul", largest, graph.constant(1 / SYMMETRIC))
 
-    def _is_unsigned(self, key: str) -> bool:
-        return self.follows_gelu and key.endswith(".down")
-
-    def _scales(self, graph: Graph, hidden: str, *, unsigned: bool) -> tuple[str, str]:
-        """The size of one step of each token, as [T] and as [T, 1]."""
-        sizes = hidden if unsigned else graph.add("Abs", hidden)
-        largest = graph.add("ReduceMax", sizes, axes=[1], keepdims=1)
-        positive = graph.add("Max", largest, graph.constant(SMALLEST))
-        rows = graph.add("Mul", positive, graph.constant(1 / (UNSIGNED if unsigned else SYMMETRIC)))
-        return graph.add("Squeeze", rows, graph.constant([1])), rows
+    def _zero_points(self, graph: Graph, scales: str, zero: int, chosen: bool) -> str:
+        if (zero, chosen) not in self._zeros:
+            shape = graph.add("Shape", scales)
+            self._zeros[zero, chosen] = graph.add("Expand", graph.constant(np.uint8(zero)), shape)
+        return self._zeros[zero, chosen]
 
     def _product8(self, graph: Graph, bytes_: str, weights: Array, zero: int, rows: str) -> str:
         small = narrow(weights)

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
@@ -115,7 +114,7 @@ class Bert:
 
     def embed_options(self, **asked: Any) -> EmbedOptions:
         """What embed does when asked so: the checkpoint's own style where nothing else is said."""
-        own = {} if self.style is None else asdict(self.style)
+        own = {} if self.style is None else vars(self.style)
         return EmbedOptions(**{**own, **asked})
 
     def embedding_size(self, layer: LayerChoice = -1) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import ahead, run_in_batches
-from bertkit.inference.engines.session import SessionEncoder
+from bertkit.inference.engines.session import GROUP_TOKENS, SessionEncoder
 from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
@@ -96,26 +96,27 @@ def _embed_chunk(
     model: BertModel, windows: Sequence[Sequence[Encoding]], options: EmbedOptions, max_tokens: int | None
 ) -> Vectors:
     encodings = [window for text in windows for window in text]
-
-    def run(batch: PackedBatch, _: list[int]) -> Sequence[NDArray[np.float32]]:
-        return list(sequence_vectors(model, batch, options))
-
-    with torch.inference_mode():
-        vectors = run_in_batches(encodings, run, model.device, max_tokens)
-    merged = np.stack(list(_merge_windows(vectors, windows, options.pooling)))
+    vectors = sequence_vectors(model, encodings, options, max_tokens)
+    if len(encodings) != len(windows):
+        vectors = np.stack(list(_merge_windows(vectors, windows, options.pooling)))
     if options.normalize:
-        merged = normalized(merged)
-    return merged.astype(options.dtype)
+        vectors = normalized(vectors)
+    return vectors.astype(options.dtype, copy=False)
 
 
-def sequence_vectors(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> NDArray[np.float32]:
-    """One vector a sequence of the batch, [N, D]."""
+def sequence_vectors(
+    model: BertModel, encodings: Sequence[Encoding], options: EmbedOptions, max_tokens: int | None = None
+) -> NDArray[np.float32]:
+    """One vector an encoding, [N, D]."""
     last = read_layer(options.layer).one in (-1, model.config.num_layers)
     if last and isinstance(model.encoder, SessionEncoder):
-        return model.encoder.pooled(batch, options.pooling)
-    pooled = pool(select_layer(model, batch, options), batch, options.pooling).float()
-    vectors: NDArray[np.float32] = pooled.cpu().numpy()
-    return vectors
+        return model.encoder.pooled(encodings, options.pooling, max_tokens or GROUP_TOKENS)
+
+    def run(batch: PackedBatch, _: list[int]) -> Sequence[NDArray[np.float32]]:
+        return list(pool(select_layer(model, batch, options), batch, options.pooling).float().cpu().numpy())
+
+    with torch.inference_mode():
+        return np.stack(run_in_batches(encodings, run, model.device, max_tokens))
 
 
 def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> Tensor:
@@ -130,7 +131,7 @@ def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) ->
 
 
 def _merge_windows(
-    vectors: Sequence[NDArray[np.float32]], windows: Sequence[Sequence[object]], pooling: Pooling
+    vectors: NDArray[np.float32], windows: Sequence[Sequence[object]], pooling: Pooling
 ) -> Iterator[NDArray[np.float32]]:
     """One vector a text again: windows weigh by their tokens in a mean, equally as [CLS], not at all in a max."""
     start = 0
@@ -140,7 +141,7 @@ def _merge_windows(
         if len(parts) == 1:
             yield parts[0]
         elif pooling == "max":
-            yield np.max(parts, axis=0)
+            yield parts.max(axis=0)
         else:
             lengths = [len(window) for window in text_windows]  # type: ignore[arg-type]
             yield np.average(parts, axis=0, weights=lengths if pooling == "mean" else None).astype(np.float32)

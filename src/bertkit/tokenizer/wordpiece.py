@@ -216,6 +216,8 @@ class Tokenizer:
     def _run(self, strings: Sequence[str], *, offsets: bool = True) -> list[tk.Encoding]:
         run = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
         try:
+            if len(strings) == 1:  # in this thread: handing one text to the library's pool takes longer than reading it
+                return [self._backend.encode(strings[0], add_special_tokens=False)]
             return run(strings, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
             if refusal := explain_refusal(strings):

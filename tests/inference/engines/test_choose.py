@@ -73,6 +73,16 @@ def test_whatever_shares_the_batch_changes_nothing(narrow: Bert) -> None:
         np.testing.assert_allclose(narrow.embed(text), vector, atol=1e-5)
 
 
+def test_threads_that_share_a_batch_change_nothing(narrow: Bert) -> None:
+    """Runs of different lengths at once give, bit for bit, what one after another gives, for vectors and for rows."""
+    several = use_engine(untrained(0, num_layers=2, initializer_range=0.2), "int8", threads=2)
+    texts = [" ".join(TEXTS[2].split()[: n % 9]) for n in range(40)]
+    np.testing.assert_array_equal(several.embed(texts), narrow.embed(texts))
+    batch = pack([[2, *range(5, 5 + n % 7), 3] for n in range(20)])
+    with torch.inference_mode():
+        assert torch.equal(several.model.encoder(batch), narrow.model.encoder(batch))
+
+
 def test_rows_in_any_order(plain: Bert, fast: Bert) -> None:
     batch = pack([[2, 5, 6, 3], [2, 3], [2, 7, 8, 3], [2, 9, 3]])
     rows = torch.tensor([12, 0, 5, 4, 7, 0])

@@ -14,7 +14,7 @@ from bertkit.export.building import build_engine
 from bertkit.export.channels import load_channels, measure_channels, sample_sequences
 from bertkit.export.linear import Array
 from bertkit.inference.bert import Bert
-from bertkit.inference.engines.session import SessionEncoder, open_session
+from bertkit.inference.engines.session import SessionEncoder, Sessions
 
 Engine = Literal["auto", "torch", "onnx", "int8"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -31,8 +31,8 @@ def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, 
     largest = None
     if chosen == "int8":
         largest = channels_of(bert, folder)
-    session = open_session(build_engine(bert.model, largest=largest), threads)
-    bert.model.encoder = SessionEncoder(bert.model.encoder, session)
+    sessions = Sessions(build_engine(bert.model, largest=largest), threads)
+    bert.model.encoder = SessionEncoder(bert.model.encoder, sessions)
     bert.engine = chosen
     return bert
 

@@ -20,7 +20,7 @@ from bertkit.export.linear import Array
 from bertkit.export.outputs import Output, check_output, default_output
 from bertkit.inference.bert import Bert
 from bertkit.inference.engines.choose import CHANNELS_FILE, FLOAT_FILE, FOLDER, NARROW_FILE, channels_of
-from bertkit.inference.engines.session import SessionEncoder, open_session
+from bertkit.inference.engines.session import SessionEncoder, Sessions, open_session
 from bertkit.text.samples import sample_documents
 
 ALLOWED_DIFFERENCE = 1e-3  # of float32 graphs; rounding alone is far below
@@ -119,7 +119,7 @@ def compare_int8(
 def running(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> Iterator[None]:
     """While this lasts, the checkpoint runs by ONNX Runtime; eight-bit where the channels' sizes are given."""
     plain = bert.model.encoder
-    bert.model.encoder = SessionEncoder(plain, open_session(build_engine(bert.model, largest=largest), threads))
+    bert.model.encoder = SessionEncoder(plain, Sessions(build_engine(bert.model, largest=largest), threads))
     try:
         yield
     finally:

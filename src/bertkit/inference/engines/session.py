@@ -6,9 +6,10 @@ weights. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows aske
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertkit.errors import BertkitError
+from bertkit.inference.batching import Sequenced, chunked
 from bertkit.model.attention import Backend
 from bertkit.model.encoder import Encoder
 from bertkit.model.packed import PackedBatch
 from bertkit.model.pooling import Pooling
 
-GROUP_TOKENS = 1024  # a run's activations stay in cache
+GROUP_TOKENS = 512  # a run's activations stay in cache
+T = TypeVar("T")
+R = TypeVar("R")
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -52,6 +56,26 @@ def open_session(graph: bytes | str, threads: int | None = None) -> Any:
     return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
+class Sessions:
+    """One graph, opened twice where there are several threads: for a run at a time, and for several runs at once.
+
+    All threads on one run answer a lone text soonest. A thread a run gets more done, since no thread waits for another:
+    a fifth more with two threads, and twice as much where the machine has other work (docs/log.md).
+    """
+
+    def __init__(self, graph: bytes, threads: int | None = None) -> None:
+        self.threads = threads or num_threads()
+        self.alone = open_session(graph, self.threads)
+        self.beside = self.alone if self.threads == 1 else open_session(graph, 1)
+        self._pool = ThreadPoolExecutor(self.threads, "bertkit-engine") if self.threads > 1 else None
+
+    def run_all(self, work: Callable[[T, Any], R], items: Sequence[T]) -> Iterator[R]:
+        """work(item, session) of each, in their order; together where there are several."""
+        if self._pool is None or len(items) == 1:
+            return (work(item, self.alone) for item in items)
+        return self._pool.map(lambda item: work(item, self.beside), items)
+
+
 @dataclass(frozen=True)
 class Group:
     """Sequences of one length within a batch."""
@@ -78,10 +102,11 @@ def equal_lengths(cu_seqlens: Ints, most_tokens: int = GROUP_TOKENS) -> Iterator
 class SessionEncoder(Encoder):
     """An encoder whose last layer comes from a session; its modules are those of the encoder that it stands for."""
 
-    def __init__(self, encoder: Encoder, session: Any) -> None:
+    def __init__(self, encoder: Encoder, sessions: Sessions) -> None:
         nn.Module.__init__(self)
         self.embeddings, self.layers = encoder.embeddings, encoder.layers
-        self.session = session
+        self.is_causal, self.eights = encoder.is_causal, encoder.eights
+        self.sessions = sessions
         self.train(encoder.training)
 
     def forward(self, batch: PackedBatch, *, rows: Tensor | None = None, backend: Backend = "auto") -> Tensor:
@@ -92,30 +117,39 @@ class SessionEncoder(Encoder):
 
     def vectors(self, batch: PackedBatch, rows: Ints | None = None) -> Floats:
         """The same as an array."""
-        sequence_of_row = None
         starts = batch.cu_seqlens.numpy().astype(np.int64)
-        if rows is not None:
-            sequence_of_row = np.searchsorted(starts, rows, side="right") - 1
-        found = np.empty((batch.num_tokens if rows is None else len(rows), self.width), np.float32)
-        for group in equal_lengths(starts):
-            if rows is None or sequence_of_row is None:
-                found[group.tokens.ravel()] = self.run(batch, group)
-                continue
-            wanted = np.flatnonzero(np.isin(sequence_of_row, group.sequences))
-            if len(wanted):
-                found[wanted] = self.run(batch, group, _places(group, rows[wanted], sequence_of_row[wanted], starts))
+        wanted = np.arange(batch.num_tokens) if rows is None else rows
+        sequence_of_row = np.searchsorted(starts, wanted, side="right") - 1
+        found = np.empty((len(wanted), self.width), np.float32)
+
+        def work(group: Group, session: Any) -> None:
+            which = np.flatnonzero(np.isin(sequence_of_row, group.sequences))
+            if len(which):
+                places = _places(group, wanted[which], sequence_of_row[which], starts)
+                ids, segments = (ids.numpy()[group.tokens] for ids in (batch.token_ids, batch.segment_ids))
+                found[which] = run_session(session, ids, segments, places)
+
+        for _ in self.sessions.run_all(work, list(equal_lengths(starts))):
+            pass
         return found
 
-    def pooled(self, batch: PackedBatch, pooling: Pooling) -> Floats:
-        """One vector a sequence, [N, D]."""
-        found = np.empty((len(batch), self.width), np.float32)
-        for group in equal_lengths(batch.cu_seqlens.numpy().astype(np.int64)):
-            num, length = group.tokens.shape
-            if pooling == "cls":
-                found[group.sequences] = self.run(batch, group, np.arange(num) * length)
-                continue
-            hidden = self.run(batch, group).reshape(num, length, -1)
-            found[group.sequences] = hidden.mean(axis=1) if pooling == "mean" else hidden.max(axis=1)
+    def pooled(self, sequences: Sequence[Sequenced], pooling: Pooling, most_tokens: int = GROUP_TOKENS) -> Floats:
+        """One vector a sequence, [N, D]; not packed first, which would take a tenth of a short text's time."""
+        by_length: dict[int, list[int]] = {}
+        for place, sequence in enumerate(sequences):
+            by_length.setdefault(len(sequence.ids), []).append(place)
+        groups = [
+            places
+            for length in sorted(by_length, reverse=True)  # long ones last would leave threads without work
+            for places in chunked(by_length[length], max(1, most_tokens // max(1, length)))
+        ]
+        found = np.empty((len(sequences), self.width), np.float32)
+
+        def work(places: list[int], session: Any) -> None:
+            found[places] = _pool([sequences[place] for place in places], session, pooling)
+
+        for _ in self.sessions.run_all(work, groups):
+            pass
         return found
 
     @property
@@ -123,15 +157,22 @@ class SessionEncoder(Encoder):
         """D."""
         return self.embeddings.token.embedding_dim
 
-    def run(self, batch: PackedBatch, group: Group, rows: Ints | None = None) -> Floats:
-        """One run of the session on sequences of one length: all their tokens' vectors, or these rows'."""
-        inputs = {
-            "input_ids": batch.token_ids.numpy()[group.tokens],
-            "token_type_ids": batch.segment_ids.numpy()[group.tokens],
-            "rows": np.arange(group.tokens.size) if rows is None else rows,
-        }
-        vectors: Floats = self.session.run(None, inputs)[0]
-        return vectors
+
+def run_session(session: Any, ids: Ints, segments: Ints, rows: Ints) -> Floats:
+    """One run on sequences of one length, [N, S]: the vectors of these rows of all their tokens."""
+    vectors: Floats = session.run(None, {"input_ids": ids, "token_type_ids": segments, "rows": rows})[0]
+    return vectors
+
+
+def _pool(sequences: Sequence[Sequenced], session: Any, pooling: Pooling) -> Floats:
+    """One vector a sequence, of sequences of one length."""
+    ids = np.array([sequence.ids for sequence in sequences], np.int64)
+    segments = np.array([sequence.segment_ids for sequence in sequences], np.int64)
+    if pooling == "cls":
+        return run_session(session, ids, segments, np.arange(len(ids)) * ids.shape[1])
+    hidden = run_session(session, ids, segments, np.arange(ids.size)).reshape(*ids.shape, -1)
+    pooled: Floats = hidden.mean(axis=1) if pooling == "mean" else hidden.max(axis=1)
+    return pooled
 
 
 def _places(group: Group, rows: Ints, sequences: Ints, starts: Ints) -> Ints:
