@@ -2,13 +2,15 @@
 
     python -m bench.serve [--requests 10000] [--connections 64] [--model FOLDER] [--json out.json]
 
-Sentences of the SST-2 development set. Offline and served rounds alternate, so that a busy moment hits both alike.
+Sentences of the SST-2 development set, MiniLM exported with --int8 unless a folder is named. Offline and served rounds
+alternate, so that a busy moment hits both alike; clients share the cores with the server that they measure.
 The overload sends requests at three times the measured capacity: each must be answered or refused cleanly.
 """
 
 import argparse
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -22,11 +24,23 @@ from pathlib import Path
 from typing import Any
 
 import bertkit
-from bench.data import MINILM, sst2_dev
+from bench.data import MINILM, ROOT, sst2_dev
 from bench.serve_load import Load, load
+from bertkit.inference.engines.choose import CHANNELS_FILE, FOLDER
+from bertkit.inference.engines.export import export_onnx
 
 DEADLINE = 5.0  # seconds, of the overloaded server
 EARLY = 2000  # requests after which memory should be settled
+BULK = 8  # texts of a request where a client has many
+EXPORTED = ROOT / "build" / "minilm-int8"
+
+
+def exported() -> Path:
+    """MiniLM as `bertkit export --int8` leaves it, made once."""
+    if not (EXPORTED / FOLDER / CHANNELS_FILE).is_file():
+        shutil.copytree(MINILM, EXPORTED, dirs_exist_ok=True)
+        export_onnx(bertkit.load(MINILM, device="cpu", engine="torch"), EXPORTED, int8=True)
+    return EXPORTED
 
 
 @contextmanager
@@ -60,7 +74,8 @@ def measure_speed(model: Path, texts: list[str], connections: int, rounds: int) 
     """One at a time, and as many as it takes: offline beside served, round by round."""
     bert = bertkit.load(model, device="cpu")
     bert.embed(texts[:50])
-    alone, added, offline_rate, served_rate, through = [], [], [], [], []
+    alone, added, offline_rate, through = [], [], [], []
+    served_rates: dict[int, list[float]] = {1: [], BULK: []}
     with server(model) as (port, _):
         load(port, texts[:50], connections=4)
         for _ in range(rounds):
@@ -71,16 +86,24 @@ def measure_speed(model: Path, texts: list[str], connections: int, rounds: int) 
             start = time.perf_counter()
             bert.embed(texts)
             offline_rate.append(len(texts) / (time.perf_counter() - start))
-            busy = load(port, texts, connections=connections)
-            served_rate.append(len(busy.seconds) / busy.wall)
-    offline, served = statistics.median(offline_rate), statistics.median(served_rate)
+            for size, rates in served_rates.items():
+                requests = [texts[i : i + size] for i in range(0, len(texts), size)]
+                busy = load(port, requests, connections=connections)
+                rates.append(len(texts) / busy.wall if len(busy.seconds) == len(requests) else 0.0)
+    kept = {
+        size: statistics.median(s / o for s, o in zip(rates, offline_rate, strict=True))
+        for size, rates in served_rates.items()
+    }
     return {
         "offline_ms": 1000 * statistics.median(alone),
         "served_ms": 1000 * statistics.median(through),
         "added_ms": 1000 * statistics.median(added),
-        "offline_texts_per_second": offline,
-        "served_texts_per_second": served,
-        "kept": statistics.median(s / o for s, o in zip(served_rate, offline_rate, strict=True)),
+        "engine": bert.engine,
+        "offline_texts_per_second": statistics.median(offline_rate),
+        "served_texts_per_second": statistics.median(served_rates[1]),
+        "kept": kept[1],
+        "served_texts_per_second_in_bulk": statistics.median(served_rates[BULK]),
+        "kept_in_bulk": kept[BULK],
     }
 
 
@@ -122,26 +145,27 @@ def growth(found: Load, marks: list[int]) -> float:
 def main() -> None:
     """Measure and print; also JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=MINILM)
+    parser.add_argument("--model", type=Path, default=None)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     texts = sst2_dev()
-    print(
-        f"{arguments.model.parent.name}, SST-2 dev, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True
-    )
-    speed = measure_speed(arguments.model, texts, arguments.connections, arguments.rounds)
+    model = arguments.model or exported()
+    print(f"{model.name}, SST-2 dev, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    speed = measure_speed(model, texts, arguments.connections, arguments.rounds)
     print(
         f"one at a time: offline {speed['offline_ms']:.2f} ms, served {speed['served_ms']:.2f} ms; "
         f"the server adds {speed['added_ms']:.2f} ms to the engine's own time (median)\n"
-        f"saturated: offline {speed['offline_texts_per_second']:.0f} texts/s, "
-        f"served {speed['served_texts_per_second']:.0f} texts/s, {100 * speed['kept']:.0f} % kept",
+        f"saturated ({speed['engine']}): offline {speed['offline_texts_per_second']:.0f} texts/s, "
+        f"served {speed['served_texts_per_second']:.0f} texts/s one a request, {100 * speed['kept']:.0f} % kept; "
+        f"{speed['served_texts_per_second_in_bulk']:.0f} texts/s {BULK} a request, "
+        f"{100 * speed['kept_in_bulk']:.0f} % kept",
         flush=True,
     )
     capacity = speed["served_texts_per_second"]
-    overload = measure_overload(arguments.model, texts, arguments.connections, arguments.requests, capacity)
+    overload = measure_overload(model, texts, arguments.connections, arguments.requests, capacity)
     print("\n".join(f"{name}: {value}" for name, value in overload.items()))
     if arguments.json:
         arguments.json.write_text(json.dumps({"speed": speed, "overload": overload}, indent=2) + "\n")

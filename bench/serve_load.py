@@ -43,19 +43,24 @@ def resident(pids: Iterable[int]) -> int:
 
 def load(
     port: int,
-    texts: Sequence[str],
+    texts: Sequence[str | list[str]],
     *,
     connections: int,
     rate: float | None = None,
     watch: Sequence[int] = (),
     marks: Sequence[int] = (),
 ) -> Load:
-    """One request a text, at a rate (or as fast as answers come); memory of the watched processes at each mark."""
+    """One request a text or list, at a rate (or as fast as answers come); memory of the watched processes at each mark."""
     return asyncio.run(_load(port, texts, connections, rate, watch, set(marks)))
 
 
 async def _load(
-    port: int, texts: Sequence[str], connections: int, rate: float | None, watch: Sequence[int], marks: set[int]
+    port: int,
+    texts: Sequence[str | list[str]],
+    connections: int,
+    rate: float | None,
+    watch: Sequence[int],
+    marks: set[int],
 ) -> Load:
     result, jobs, start = Load(), iter(enumerate(texts)), time.perf_counter()
 
@@ -82,7 +87,7 @@ class Connection:
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
 
-    async def ask(self, text: str, result: Load) -> None:
+    async def ask(self, text: str | list[str], result: Load) -> None:
         """One request, accounted for."""
         start = time.perf_counter()
         try:

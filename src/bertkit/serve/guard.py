@@ -89,6 +89,7 @@ class Guard:
                 401, "unauthorized", "give an API key: Authorization: Bearer KEY", {"www-authenticate": "Bearer"}
             )
         body = await self._read(receive, headers)
+        call.trace.num_bytes = len(body)
         await self._run(call, body, receive)
 
     async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:

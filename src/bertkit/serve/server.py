@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
+from uvicorn.loops.auto import auto_loop_factory
 
 from bertkit.errors import BertkitError
 from bertkit.serve.app import create_app
@@ -46,9 +47,7 @@ class ServePlan:
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise BertkitError(
-                "no model to serve: name a folder, a model that `bertkit info` lists, or one of the hub"
-            )
+            raise BertkitError("no model to serve: name a folder, a model that `bertkit info` lists, or one of the hub")
         if self.workers < 1:
             raise BertkitError(f"workers is {self.workers}; at least one must compute")
         if any(not key.strip() for key in self.keys):
@@ -133,7 +132,10 @@ def served(name: str, told: Message, tokenizer: Tokenizer, dispatcher: Dispatche
 
 def serve(plan: ServePlan) -> None:
     """Serve until SIGTERM or SIGINT."""
-    asyncio.run(run(plan))
+    with asyncio.Runner(
+        loop_factory=auto_loop_factory()
+    ) as runner:  # uvloop, where it is: it also sends head and body at once
+        runner.run(run(plan))
 
 
 async def run(plan: ServePlan) -> None:

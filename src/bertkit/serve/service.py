@@ -1,9 +1,7 @@
 """One request's way: admitted, tokenized in a thread, queued, computed, gathered. Routes call `perform`; no HTTP here."""
 
-import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +17,11 @@ from bertkit.serve.models import Models, ServedModel
 from bertkit.serve.reading import Prepared
 from bertkit.serve.refusals import Refusal, invalid, out_of_time, overloaded, too_large
 from bertkit.serve.settings import ServeSettings
+from bertkit.serve.tokenizing import TokenizingThreads
 
 T = TypeVar("T")
 FLOATS_ON_LOOP = 20_000  # numbers that become JSON at once; more, and a thread does it
+SHORT_BODY = 4096  # bytes of a request that is tokenized together with others
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Trace:
     start: float = field(default_factory=time.monotonic)
     deadline: float = 30.0  # seconds from the start
     wanted: str | None = None  # the model named in the path
+    num_bytes: int = 0  # of the body
     model: str = ""
     num_texts: int = 0
     num_tokens: int = 0
@@ -50,7 +51,7 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings, metrics: Metrics) -> None:
         self.models, self.settings, self.metrics = models, settings, metrics
         self.is_draining = False
-        self._threads = ThreadPoolExecutor(settings.tokenizer_threads, "tokenize")
+        self._threads = TokenizingThreads(settings.tokenizer_threads)
 
     @property
     def is_up(self) -> bool:
@@ -90,9 +91,9 @@ class Service:
     async def in_thread(self, trace: Trace, work: Callable[..., T], *details: Any) -> T:
         """Tokenizer's work, off the event loop; what it refuses is told to the client."""
         start = time.monotonic()
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, partial(work, *details))
+            found: T = await self._threads.run(partial(work, *details), is_short=trace.num_bytes <= SHORT_BODY)
+            return found
         except LongTextError as error:
             raise too_large(str(error)) from None
         except BertkitError as error:
@@ -132,11 +133,12 @@ class Service:
         """Vectors as a JSON list of lists; many of them in a thread."""
         if sum(vector.size for vector in vectors) <= FLOATS_ON_LOOP:
             return lists_json(vectors)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lists_json, vectors)
+        found: bytes = await self._threads.run(partial(lists_json, vectors), is_short=False)
+        return found
 
     def close(self) -> None:
         """End the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def lists_json(vectors: list[Array]) -> bytes:
