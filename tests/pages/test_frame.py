@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
-from bertkit.pages.frame import Html, embed_json, fill, frame, save
+from bertkit.pages.frame import Html, embed_json, fill, frame, inline, save
 from tests.pages.reading import Page, assert_self_contained
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!-- {{data}} & \u2028"
@@ -32,6 +32,14 @@ def test_styles_of_the_body_move_to_the_head() -> None:
 def test_every_template_names_only_known_placeholders() -> None:
     with pytest.raises(KeyError):
         fill("frame", title="t")
+
+
+def test_a_module_becomes_one_statement_that_names_its_exports() -> None:
+    script = inline("uses.js")
+    assert script.startswith("const { colourUses, listUses, cosineTable, plane } = (() => {")
+    assert script.endswith("return { colourUses, listUses, cosineTable, plane };\n})();")
+    assert "import {" not in script
+    assert "export " not in script
 
 
 @given(st.text())

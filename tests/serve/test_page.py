@@ -234,7 +234,7 @@ def test_attention_by_keys(page: Page, models: dict[str, Bert]) -> None:
     assert f"{found.weights[1, 1, 1, 1]:.4f}" in result.locator("output").inner_text()
     tab_to(page, ".stage")
     page.keyboard.press("ArrowDown")
-    assert result.locator(".right b").all_inner_texts() == [f"{weight:.2f}" for weight in found.weights[1, 1, 0]]
+    assert result.locator(".right b").all_inner_texts() == [f"{weight:.3f}" for weight in found.weights[1, 1, 0]]
     assert result.locator(".left .piece").all_inner_texts() == found.tokens
 
 

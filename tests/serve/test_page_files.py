@@ -14,14 +14,29 @@ from starlette.testclient import TestClient  # noqa: E402
 
 from bertkit.serve.page import page_routes  # noqa: E402
 
-FILES = sorted(
-    file.name for file in resources.files("bertkit.serve.page").iterdir() if re.search(r"\.(html|css|js)$", file.name)
-)
+FOLDERS = [resources.files("bertkit.serve.page"), resources.files("bertkit.pages").joinpath("parts")]
+TEXTS = {
+    file.name: file.read_text(encoding="utf-8")
+    for folder in FOLDERS
+    for file in folder.iterdir()
+    if re.search(r"\.(html|css|js)$", file.name)
+}
+FILES = sorted(TEXTS)
 
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
     return TestClient(Starlette(routes=page_routes()))
+
+
+def test_no_two_files_have_one_name() -> None:
+    names = [file.name for folder in FOLDERS for file in folder.iterdir()]
+    assert len(names) == len(set(names))
+
+
+def test_every_import_and_link_leads_to_a_file() -> None:
+    named = {name for text in TEXTS.values() for name in re.findall(r"\"(?:\./|page/)([\w.]+)\"", text)}
+    assert {"drawing.js", "heads.js", "uses.js", "theme.css", "main.js"} <= named <= set(FILES)
 
 
 def test_every_file_is_served_and_allows_its_own_host_alone(client: TestClient) -> None:
@@ -45,7 +60,7 @@ def test_no_other_file_is_served(client: TestClient, name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_names_another_host(name: str) -> None:
-    text = resources.files("bertkit.serve.page").joinpath(name).read_text(encoding="utf-8")
+    text = TEXTS[name]
     assert not re.search(r"https?:|//\w+\.\w+", text)
     if name.endswith(".html"):  # the policy forbids them, so they would fail in silence
         assert not re.search(r"<script(?! type=\"module\" src)|<style|\sstyle=|\son\w+=", text)
@@ -53,5 +68,4 @@ def test_no_file_names_another_host(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
 def test_scripts_never_make_markup_of_text(name: str) -> None:
-    text = resources.files("bertkit.serve.page").joinpath(name).read_text(encoding="utf-8")
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", TEXTS[name])

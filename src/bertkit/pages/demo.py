@@ -90,5 +90,5 @@ def demo_page(report: DemoReport) -> str:
         f"A tiny model trained for {report.seconds:.0f} seconds on {report.num_words:,} words; not a model to use. "
         "Every figure below comes from this one run."
     )
-    body = Html(fill("demo") + attention_body("data.attention"))
+    body = Html(fill("demo", chart=fill("chart")) + attention_body("data.attention"))
     return frame("BERT learns, in front of you", label, body, report.to_json(), warning=warning)

@@ -102,7 +102,9 @@ class FinetuningReport:
     labels: Sequence[str] = ()
     baseline: str = ""  # what it is, in words
     baseline_scores: Mapping[str, float] = field(default_factory=dict)
-    majority_scores: Mapping[str, float] = field(default_factory=dict)  # of always saying the most frequent class or tag, or no answer
+    majority_scores: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of always saying the most frequent class or tag, or no answer
     losses: Sequence[LossPoint] = ()
     evaluations: Sequence[DevPoint] = ()
     confusion: Sequence[Sequence[int]] = ()  # [true, predicted], in the labels' order

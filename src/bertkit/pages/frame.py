@@ -2,6 +2,7 @@
 
 In: the name of a template beside this file and plain data. Out: one HTML string that needs nothing else.
 Placeholders are written {{name}}; text put there is escaped, and data travels as JSON that cannot end its script.
+{{name.js}} and {{name.css}} are files of parts/, which the served page loads as they are.
 """
 
 import html
@@ -14,7 +15,9 @@ from typing import Any
 import bertkit
 from bertkit.errors import BertkitError
 
-PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+PLACEHOLDER = re.compile(r"\{\{([\w.]+)\}\}")
+IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|function) (\w+))", re.MULTILINE)
 STYLE = re.compile(r"<style>.*?</style>\s*", re.DOTALL)
 
 
@@ -25,7 +28,19 @@ class Html(str):
 def fill(name: str, **parts: str) -> Html:
     """The template of this name with its placeholders filled, in one pass."""
     template = resources.files(__package__).joinpath(f"{name}.html").read_text(encoding="utf-8")
-    return Html(PLACEHOLDER.sub(lambda match: _escaped(parts[match[1]]), template))
+    return Html(
+        PLACEHOLDER.sub(lambda match: inline(match[1]) if "." in match[1] else _escaped(parts[match[1]]), template)
+    )
+
+
+def inline(name: str) -> Html:
+    """A file of parts/; a script's exports become names of the page, and what it keeps to itself stays inside."""
+    text = resources.files(__package__).joinpath("parts", name).read_text(encoding="utf-8").rstrip()
+    exports = ", ".join(EXPORT.findall(text))
+    if not exports:
+        return Html(text)
+    body = EXPORT.sub("", IMPORT.sub("", text))
+    return Html(f"const {{ {exports} }} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();")
 
 
 def frame(title: str, label: str, body: Html, data: Any, *, warning: str = "") -> str:

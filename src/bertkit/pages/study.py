@@ -30,6 +30,7 @@ class StudyFigures:
     curves: Sequence[Mapping[str, Any]] = ()  # arm, measure, x_name, unit, lower_is_better, points of {x, values}
     tables: Sequence[Mapping[str, Any]] = ()  # title, columns, rows
     agreement: Sequence[str] = ()  # paragraphs
+    comparison: Mapping[str, Any] | None = None  # title, columns, rows: the paper's differences and ours
     remark: str = ""
     notes: Sequence[str] = ()
     command: str = ""

@@ -1,15 +1,15 @@
 // Ask the server what its models can do, and offer that: one section at a time, named in the address.
 
 import { attention } from "./attention.js";
-import { count, el, whole } from "./drawing.js";
+import { byId, el, whole } from "./drawing.js";
 import { answer, entities } from "./passages.js";
 import { makeSection } from "./section.js";
 import { info, useKey } from "./server.js";
+import { count } from "./shares.js";
 import { classify, compare, fillMask, nextSentence } from "./texts.js";
 import { words } from "./words.js";
 
 const ALL = [fillMask, compare, words, nextSentence, classify, entities, answer, attention];
-const byId = (id) => document.getElementById(id);
 const can = (model, { route }) => model.can.includes(route);
 
 function offer(models) {

@@ -1,34 +1,18 @@
 // Entities highlighted in their text, and a question's answer marked in its passage.
 
-import { characters, count, cut, el, percent } from "./drawing.js";
-
-const COLOURS = ["#1f6f8b", "#a8560f", "#6b4fa0", "#2c7a4b", "#b03a5b", "#5b616e"];
-
-function highlighted(text, spans) { // spans: [{start, end, node(inner)}] in order, not overlapping
-  const letters = characters(text), parts = [];
-  let place = 0;
-  for (const { start, end, node } of spans) {
-    if (start < place) continue;
-    parts.push(cut(letters, place, start), node(cut(letters, start, end)));
-    place = end;
-  }
-  parts.push(cut(letters, place));
-  return el("p", { class: "text" }, parts);
-}
+import { el, KIND_COLOURS, marked } from "./drawing.js";
+import { count, percent } from "./shares.js";
 
 function showEntities(answer, { text }) {
   const { entities } = Array.isArray(answer) ? answer[0] : answer, kinds = [...new Set(entities.map((entity) => entity.kind))].sort();
-  const colour = (kind) => COLOURS[kinds.indexOf(kind) % COLOURS.length];
-  const spans = entities.map(({ start, end, kind, confidence }) => ({
-    start, end,
-    node: (inner) => el("span", { class: "entity", title: percent(confidence), style: { background: `color-mix(in srgb, ${colour(kind)} 26%, transparent)` } },
-      inner, el("small", { style: { background: colour(kind) } }, kind)),
-  }));
+  const colour = (kind) => KIND_COLOURS[kinds.indexOf(kind) % KIND_COLOURS.length];
+  const tinted = (inner, { kind, confidence }) => el("span", { class: "entity", title: percent(confidence), style: { background: `color-mix(in srgb, ${colour(kind)} 26%, transparent)` } },
+    inner, el("small", { style: { background: colour(kind) } }, kind));
   const rows = entities.map((entity) => el("tr", {}, el("td", {}, entity.text), el("td", {}, entity.kind), el("td", { class: "number" }, percent(entity.confidence))));
   const list = el("div", { class: "scroll" }, el("table", {},
     el("thead", {}, el("tr", {}, ["entity", "kind", "confidence"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, rows)));
   const said = entities.length ? `${count(entities.length, "entity", "entities")}: ${entities.map((entity) => `${entity.text}, ${entity.kind}`).join("; ")}` : "No entities found.";
-  return { nodes: [highlighted(text, spans), entities.length ? list : el("p", { class: "soft" }, said)], said };
+  return { nodes: [el("p", { class: "text" }, marked(text, entities, tinted)), entities.length ? list : el("p", { class: "soft" }, said)], said };
 }
 
 export const entities = {
@@ -50,8 +34,7 @@ function showAnswer(answer, { context }) {
     el("button", { type: "button", onclick: () => point(index) }, el("span", {}, span.text), el("b", {}, percent(span.confidence))));
   function point(chosen) {
     buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === chosen));
-    const marked = chosen === null ? [] : [{ ...spans[chosen], node: (inner) => el("mark", {}, inner) }];
-    place.replaceChildren(highlighted(context, marked));
+    place.replaceChildren(el("p", { class: "text" }, marked(context, chosen === null ? [] : [spans[chosen]])));
   }
   point(answer.text ? 0 : null);
   const list = (items) => el("ul", { class: "answers" }, items.map((item) => el("li", {}, item)));

@@ -1,6 +1,7 @@
 // Fill-mask, two sentences compared, next sentence, and classification: texts in, a few numbers out.
 
-import { bars, characters, cut, el, fixed, percent } from "./drawing.js";
+import { el, fixed, marked } from "./drawing.js";
+import { bars, percent } from "./shares.js";
 
 const MASK = "[MASK]";
 
@@ -13,18 +14,11 @@ function insertMask(fields) {
 }
 
 function showMasks(masks, { text }) {
-  const letters = characters(text), parts = [];
-  let place = 0;
-  for (const mask of masks) {
-    parts.push(cut(letters, place, mask.start), el("mark", {}, mask.candidates[0].token));
-    place = mask.end;
-  }
-  parts.push(cut(letters, place));
   const caption = (index) => (masks.length > 1 ? `Blank ${index + 1}` : null);
   const tables = masks.map(({ candidates }, index) =>
     bars(caption(index), candidates.map(({ token, probability }, rank) => ({ name: token, share: probability, best: rank === 0 }))));
   const said = masks.map(({ candidates }) => `${candidates[0].token}, ${percent(candidates[0].probability)}`).join("; ");
-  return { nodes: [el("p", { class: "text" }, parts), tables], said };
+  return { nodes: [el("p", { class: "text" }, marked(text, masks, (_, { candidates }) => el("mark", {}, candidates[0].token))), tables], said };
 }
 
 export const fillMask = {
@@ -51,13 +45,13 @@ const compared = [];
 function showCosine([cosine], { a, b }, _, model) {
   const before = compared.slice(0, 7);
   compared.unshift({ cosine, a, b, model: model.name });
-  const rows = before.map((one) => el("tr", {}, el("td", { class: "number" }, fixed(one.cosine)), el("td", {}, one.a), el("td", {}, one.b)));
+  const rows = before.map((one) => el("tr", {}, el("td", { class: "number" }, fixed(one.cosine, 3)), el("td", {}, one.a), el("td", {}, one.b)));
   const earlier = el("div", { class: "scroll" }, el("table", { class: "earlier" },
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "cosine"), el("th", { scope: "col" }, "first"), el("th", { scope: "col" }, "second"))), el("tbody", {}, rows)));
   return {
-    nodes: [el("p", { class: "big" }, fixed(cosine)), el("p", { class: "soft small" }, "cosine of the two sentence vectors; 1 is the same direction"), gauge(cosine),
+    nodes: [el("p", { class: "big" }, fixed(cosine, 3)), el("p", { class: "soft small" }, "cosine of the two sentence vectors; 1 is the same direction"), gauge(cosine),
       before.length ? [el("h3", {}, "Compared before"), earlier] : null],
-    said: `Cosine ${fixed(cosine)}`,
+    said: `Cosine ${fixed(cosine, 3)}`,
   };
 }
 
@@ -92,7 +86,7 @@ export const nextSentence = {
 function showLabels(answer, _, __, model) {
   const scores = Array.isArray(answer[0]) ? answer[0] : answer;
   if (scores.length === 1 && model.labels.length < 2) { // a regression says a number, not a share
-    return { nodes: [el("p", { class: "big" }, fixed(scores[0].score)), el("p", { class: "soft small" }, scores[0].label)], said: fixed(scores[0].score) };
+    return { nodes: [el("p", { class: "big" }, fixed(scores[0].score, 3)), el("p", { class: "soft small" }, scores[0].label)], said: fixed(scores[0].score, 3) };
   }
   const best = scores.reduce((one, other) => (other.score > one.score ? other : one));
   const rows = scores.map(({ label, score }) => ({ name: label, share: score, best: label === best.label }));
