@@ -9,7 +9,6 @@ sentence-transformers with its defaults.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 import bertkit
 from bench.data import MINILM, sst2_dev
+from bench.versions import versions
 
 BATCH = 32
 Vectors = NDArray[np.floating[Any]]
@@ -105,17 +105,10 @@ def main() -> None:
     arguments = parser.parse_args()
     texts = sst2_dev()
     results = measure(make_contenders(texts), arguments.repeats)
-    versions = {
-        "bertkit": bertkit.__version__,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "sentence-transformers": sentence_transformers.__version__,
-        "python": platform.python_version(),
-        "threads": str(torch.get_num_threads()),
-    }
+    about = {**versions("transformers", "sentence-transformers"), "threads": str(torch.get_num_threads())}
     print(
         f"MiniLM, {len(texts)} texts of SST-2 dev, {arguments.repeats} rounds; "
-        + ", ".join(map(" ".join, versions.items()))
+        + ", ".join(map(" ".join, about.items()))
     )
     print(
         "\n| contender | texts/s (median) | seconds, fastest to slowest | ratio | least cosine |\n|---|---|---|---|---|"
@@ -124,7 +117,7 @@ def main() -> None:
         spread = f"{min(row.seconds):.2f} to {max(row.seconds):.2f}"
         print(f"| {row.name} | {row.texts_per_second:.0f} | {spread} | {row.ratio:.2f} | {row.min_cosine:.6f} |")
     if arguments.json:
-        record = {"versions": versions, "results": [asdict(row) for row in results]}
+        record = {"versions": about, "results": [asdict(row) for row in results]}
         arguments.json.write_text(json.dumps(record, indent=2) + "\n")
 
 

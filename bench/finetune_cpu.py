@@ -10,7 +10,6 @@ fused AdamW) without the Trainer's bookkeeping; with `accelerate` installed the 
 import argparse
 import importlib.util
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -21,8 +20,8 @@ from typing import Any
 import torch
 import transformers
 
-import bertkit
 from bench.data import MINILM, glue_lines
+from bench.versions import versions
 from bertkit.tasks.classification.task import classification_for
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
@@ -177,22 +176,14 @@ def main() -> None:
     results = [
         row for task in arguments.tasks for row in measure(task, sources[task](), arguments.rounds, arguments.steps)
     ]
-    versions = {
-        "bertkit": bertkit.__version__,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "python": platform.python_version(),
-        "threads": str(torch.get_num_threads()),
-    }
-    print(
-        f"MiniLM, {arguments.rounds} rounds of {arguments.steps} steps; " + ", ".join(map(" ".join, versions.items()))
-    )
+    about = {**versions("transformers"), "threads": str(torch.get_num_threads())}
+    print(f"MiniLM, {arguments.rounds} rounds of {arguments.steps} steps; " + ", ".join(map(" ".join, about.items())))
     print("\n| task | contender | examples/s (median) | slowest to fastest | ratio |\n|---|---|---|---|---|")
     for row in results:
         spread = f"{min(row.examples_per_second):.1f} to {max(row.examples_per_second):.1f}"
         print(f"| {row.task} | {row.name} | {row.median:.1f} | {spread} | {row.ratio:.2f} |")
     if arguments.json:
-        record = {"versions": versions, "results": [asdict(row) for row in results]}
+        record = {"versions": about, "results": [asdict(row) for row in results]}
         arguments.json.write_text(json.dumps(record, indent=2) + "\n")
 
 

@@ -22,12 +22,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-import transformers
 
-import bertkit
 from bench.data import MINILM, ROOT
 from bench.finetune_parity_runs import EPOCHS, RATE, SIDES, Setting, parity_task
 from bench.finetune_speed import cache_of, measure_speed, speed_table
+from bench.versions import versions
 from bertkit.inference.loading import convert
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.jobs import Job, Watch, run_jobs
@@ -141,9 +140,8 @@ def read_results(paths: Sequence[Path]) -> dict[str, Any]:
         known = {key_of(run) for run in results["runs"]}
         results["runs"] += [run for run in earlier["runs"] if key_of(run) not in known]
         results["speed"] = results["speed"] or earlier.get("speed", [])
-    versions = {"bertkit": bertkit.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"
-    return {**results, "versions": {**versions, "python": platform.python_version()}, "device": gpu}
+    return {**results, "versions": versions("transformers"), "device": gpu}
 
 
 def key_of(run: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ FLOP/s of the products really computed.
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import torch
 
 from bench.gpu_embedding import encoder_speeds, text_speeds
 from bench.gpu_training import Data, Work, bertkit_rate, transformers_rate
+from bench.versions import versions
 from bertkit.corpus.store import TokenStore
 from bertkit.tokenizer import Tokenizer
 
@@ -143,14 +143,7 @@ def main() -> None:
     given = parser.parse_args()
     tokenizer = Tokenizer.load(given.tokenizer)
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
-    import transformers
-
-    about = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "python": platform.python_version(),
-    }
+    about = {"device": torch.cuda.get_device_name(), **versions("transformers")}
     began, results = time.monotonic(), {}
     rows = make_rows(data, [] if given.no_peers else PEERS)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -203,6 +203,9 @@ def measure(folder: Path, peer: Peer, tokenizer: Tokenizer) -> Any:
 def tune(peer: Peer, rates: list[float], minutes: float) -> list[Trained]:
     """Each rate for some minutes, from nothing; the best held-out loss first."""
     tried = []
+    if peer.compile:  # a first step, so that the first rate's time is not spent on compiling
+        with tempfile.TemporaryDirectory() as folder:
+            train(replace(peer, minutes=1e-3), Path(folder), time.monotonic())
     for rate in rates:
         with tempfile.TemporaryDirectory() as folder:
             short = replace(peer, rate=rate, minutes=minutes, warmup_steps=min(peer.warmup_steps, 100))

@@ -12,6 +12,7 @@ trials.toml names a recipe, how long a trial is (minutes or steps), changes for 
 
 --minutes is for this call: a trial that does not fit is left for the next call of the same command, one that is cut
 off goes on there, and what is done is not done again. --json holds the results; --out the runs, with their models.
+--set KEY=VALUE and --each MINUTES change every trial, --only NAME chooses.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from bertkit.training.toml_text import read_toml, to_dataclass
 
 PLATEAU = 5.9  # the MLM loss of guessing by frequency
 ROOM = 40.0  # seconds that a trial may take beyond its own minutes: starting, and writing its model
+ASKED = "asked.toml"  # the trial's recipe, in its folder
 DONE, CUT_OFF = "done", "cut off; the next call goes on with it"
 PATIENCE = 60.0  # seconds for a checkpoint when the time of this call is over
 
@@ -57,6 +59,7 @@ class Trials:
     steps: int | None = None
     set: tuple[str, ...] = ()
     trials: dict[str, Any] = field(default_factory=dict)  # name: a Trial
+    last: tuple[str, ...] = ()  # changes that go over a trial's own
 
     def all(self) -> dict[str, Trial]:
         """By name, in the file's order, each with its length and all of its changes."""
@@ -67,8 +70,18 @@ class Trials:
                 one = replace(one, minutes=self.minutes, steps=self.steps)
             if (one.minutes is None) == (one.steps is None):
                 raise BertkitError(f"trial {name} needs either `minutes` or `steps`; give one, there or for all")
-            found[name] = replace(one, set=(*self.set, *one.set))
+            found[name] = replace(one, set=(*self.set, *one.set, *self.last))
         return found
+
+    def changed(self, changes: Sequence[str], each: float | None, only: Sequence[str]) -> "Trials":
+        """As the command line wants it: more changes, another length of each, some trials alone."""
+        if strange := [name for name in only if name not in self.trials]:
+            raise BertkitError(f"no trial {strange[0]}; choose from {', '.join(self.trials)}")
+        wanted = {name: trial for name, trial in self.trials.items() if not only or name in only}
+        if each is not None:
+            plain = {name: {k: v for k, v in trial.items() if k != "steps"} for name, trial in wanted.items()}
+            wanted = {name: {**trial, "minutes": each} for name, trial in plain.items()}
+        return replace(self, trials=wanted, last=(*self.last, *changes))
 
 
 def trial_recipe(trials: Trials, trial: Trial) -> Recipe:
@@ -82,18 +95,18 @@ def trial_recipe(trials: Trials, trial: Trial) -> Recipe:
     )
 
 
-def run_here(trials: Trials, name: str, out: Path) -> None:
-    """One trial in this process."""
+def run_here(out: Path) -> None:
+    """The trial that this folder was made for, in this process."""
     from bertkit.training.live import LiveLine
     from bertkit.training.run import run_pretraining
 
     with LiveLine() as live:
-        run_pretraining(trial_recipe(trials, trials.all()[name]), out, resume=True, observer=live)
+        run_pretraining(read_recipe(out / ASKED), out, resume=True, observer=live)
 
 
-def run_fresh(file: Path, name: str, out: Path, seconds: float) -> str:
+def run_fresh(out: Path, seconds: float) -> str:
     """One trial in a process of its own, until the time is over: done, cut off, or why it failed."""
-    command = [sys.executable, "-m", "bench.pretrain_trials", str(file), "--one", name, "--out", str(out)]
+    command = [sys.executable, "-m", "bench.pretrain_trials", "--one", str(out)]
     log = out / "log.txt"
     with log.open("w", encoding="utf-8") as errors:
         child = subprocess.Popen(command, stderr=errors)
@@ -193,9 +206,8 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     fresh.replace(path)
 
 
-def run_all(file: Path, out: Path, results: Path, minutes: float, *, keep_models: bool) -> list[dict[str, Any]]:
+def run_all(trials: Trials, out: Path, results: Path, minutes: float, *, keep_models: bool) -> list[dict[str, Any]]:
     """Every trial that is not done and fits into the time; all results so far come back."""
-    trials = to_dataclass(Trials, read_toml(file))
     recipes = {name: trial_recipe(trials, trial) for name, trial in trials.all().items()}  # all are checked at once
     deadline, begun = time.monotonic() + 60.0 * minutes, False
     rows = read_rows(results)
@@ -207,11 +219,11 @@ def run_all(file: Path, out: Path, results: Path, minutes: float, *, keep_models
             print(f"{name}: left for the next call", flush=True)
             continue
         begun, folder = True, prepare_folder(out / name, recipe)
-        ended = run_fresh(file, name, folder, left)
+        ended = run_fresh(folder, left)
         print(f"{name}: {ended}", flush=True)
         if ended == CUT_OFF:
             break
-        own = list(trials.all()[name].set[len(trials.set) :])
+        own = list(to_dataclass(Trial, trials.trials[name]).set)
         row = {"trial": name, "own": own, "error": None if ended == DONE else ended, **summarise(folder)}
         rows = [other for other in rows if other["trial"] != name] + [{**row, "recipe": recipe.to_toml()}]
         write_rows(results, rows)
@@ -223,7 +235,7 @@ def run_all(file: Path, out: Path, results: Path, minutes: float, *, keep_models
 
 def prepare_folder(folder: Path, recipe: Recipe) -> Path:
     """The folder of a trial, emptied if it holds another one of that name."""
-    asked = folder / "asked.toml"
+    asked = folder / ASKED
     if folder.is_dir() and not (asked.is_file() and asked.read_text(encoding="utf-8") == recipe.to_toml()):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -234,20 +246,27 @@ def prepare_folder(folder: Path, recipe: Recipe) -> Path:
 def main() -> None:
     """Run what is not done, then print everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trials", type=Path)
+    parser.add_argument("trials", type=Path, nargs="?")
     parser.add_argument("--minutes", type=float, default=9.0, help="for this call, all trials together")
+    parser.add_argument(
+        "--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="in every trial"
+    )
+    parser.add_argument("--each", type=float, metavar="MINUTES", help="of every trial, in place of the file's")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this trial; may be given often")
     parser.add_argument("--json", type=Path, default=Path("build/trials.json"))
     parser.add_argument("--out", type=Path, default=Path("build/trials"))
     parser.add_argument("--keep-models", action="store_true")
-    parser.add_argument("--one", help=argparse.SUPPRESS)  # a trial in this process
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)  # a trial's folder: it runs in this process
     given = parser.parse_args()
-    if not given.one:  # the run that goes on is told too
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if given.one:
-            run_here(to_dataclass(Trials, read_toml(given.trials)), given.one, given.out)
-        else:
-            print(table(run_all(given.trials, given.out, given.json, given.minutes, keep_models=given.keep_models)))
+            run_here(given.one)
+            return
+        if given.trials is None:
+            parser.error("name a file of trials")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the run that goes on is told too
+        trials = to_dataclass(Trials, read_toml(given.trials)).changed(given.changes, given.each, given.only)
+        print(table(run_all(trials, given.out, given.json, given.minutes, keep_models=given.keep_models)))
     except BertkitError as error:
         sys.exit(str(error))
 

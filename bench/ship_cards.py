@@ -164,7 +164,8 @@ def _suite(results: Mapping[str, Any] | None) -> list[str]:
     for part, what in (("BLiMP", "BLiMP (67 sets)"), ("word-in-context", "Word in context (MCL-WiC test)")):
         if "accuracy" in results.get(part, {}):
             lines += [f"{what}: {100 * results[part]['accuracy']:.1f}.", ""]
-    return [*lines, *results.get("notes", ()), *([""] if results.get("notes") else [])]
+    notes = [f"- {line}" for line in results.get("notes", ())]
+    return [*lines, *notes, *([""] if notes else [])]
 
 
 def _spread(task: Mapping[str, Any]) -> str:

@@ -70,6 +70,17 @@ def test_the_guide_to_the_paper_names_code_of_every_room() -> None:
     assert rooms >= {"tokenizer", "corpus", "model", "tasks", "training", "inference"}
 
 
+def test_the_readme_names_every_folder() -> None:
+    _, _, tree = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What is where")
+    named = set(re.findall(r"(\w+)/", tree.partition("\n## ")[0]))
+    package = ROOT / "src" / "bertkit"
+    folders = {path.parent for path in package.rglob("*.*") if "__pycache__" not in path.parts}
+    inside = {
+        part for folder in folders for part in folder.relative_to(package).parts if package / "bundled" != folder.parent
+    }
+    assert inside - named == set()
+
+
 def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("def here(): ...\nclass Thing:\n    def method(self): ...\n")
     page = tmp_path / "page.md"

@@ -28,7 +28,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_peer_is_trained_and_its_folder_is_an_ordinary_bert(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    torch.set_num_threads(1)
     places = [f"--{name}={folder / where}" for name, where in (("store", "store"), ("tokenizer", "vocab"))]
     toy = ["--size=tiny", "--minutes=0.03", "--tune-minutes=0.01", "--rates", "1e-3", "1e-2", "--rows=8", "--workers=0"]
     command = ["peer", *places, f"--held-out={folder / 'store'}", *toy, "--device=cpu", "--eager"]

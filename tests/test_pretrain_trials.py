@@ -56,7 +56,7 @@ def test_trials_run_once_and_failures_are_told(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    where = (folder / "trials.toml", folder / "runs", folder / "out.json")
+    where = (to_dataclass(Trials, read_toml(folder / "trials.toml")), folder / "runs", folder / "out.json")
     made = run_all(*where, minutes=2.0, keep_models=False)
     assert made == read_rows(folder / "out.json")
     hot, zero = made
@@ -84,6 +84,17 @@ def test_changes_and_lengths_of_all_and_of_one(folder: Path) -> None:
             to_dataclass(Trials, wrong).all()
     with pytest.raises(BertkitError, match=r"trials\.a\.st.*did you mean"):
         to_dataclass(Trials, {"recipe": "x", "steps": 1, "trials": {"a": {"st": ["x=1"]}}}).all()
+
+
+def test_the_command_line_changes_and_chooses(folder: Path) -> None:
+    trials = to_dataclass(Trials, read_toml(folder / "trials.toml"))
+    made = trials.changed(["model.start=deepnorm", "seed=6"], 0.5, ["zero"]).all()
+    assert list(made) == ["zero"]
+    assert (made["zero"].minutes, made["zero"].steps) == (0.5, None)
+    recipe = trial_recipe(trials, made["zero"])
+    assert (recipe.model.start, recipe.seed) == ("deepnorm", 6)  # over the trial's own
+    with pytest.raises(BertkitError, match="no trial cold; choose from hot, zero"):
+        trials.changed([], None, ["cold"])
 
 
 def test_the_plateau_is_left_where_the_loss_first_falls_below_it(tmp_path: Path) -> None:

@@ -93,14 +93,6 @@ RESULTS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def make_run(folder: Path) -> Path:
     """A pre-training run's folder: model, recipe, journal, and the suite's results."""
     make_base(folder / "model", hidden_dropout=0.0, attention_dropout=0.0)

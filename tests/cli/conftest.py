@@ -1,22 +1,16 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
 
 
 @pytest.fixture(autouse=True)
-def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No model from outside, a terminal of known width, and one thread, which is quicker for small models."""
+def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model from outside, and a terminal of known width."""
     monkeypatch.delenv("BERTKIT_MODEL", raising=False)
     monkeypatch.setenv("COLUMNS", "300")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bertkit.cli.main import app
-from bertkit.corpus.prepare.run import prepare
-from bertkit.text.samples import sample_documents
-from bertkit.tokenizer import train_vocabulary
 from tests.cli.running import refusal
+from tests.training.tiny import prepare_sample
 
 RECIPE = """
 steps = 20
@@ -32,11 +30,7 @@ workers = 0
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A vocabulary, text, a store and a recipe."""
     made = tmp_path_factory.mktemp("doctor")
-    documents = sample_documents()
-    tokenizer = train_vocabulary((line for document in documents for line in document), size=2000, lowercase=True)
-    tokenizer.save(made / "vocab")
-    (made / "text.txt").write_text("\n\n".join("\n".join(document) for document in documents), encoding="utf-8")
-    prepare([made / "text.txt"], tokenizer, made / "store", workers=1)
+    prepare_sample(made, 2000)
     data = f'store = "{made}/store"\ntokenizer = "{made}/vocab"\n'
     (made / "recipe.toml").write_text(RECIPE + data, encoding="utf-8")
     return made

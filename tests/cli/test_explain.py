@@ -1,20 +1,15 @@
 """`bertkit explain`: tables, JSON and a page, with a checkpoint and without."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from bertkit.cli.explain import explain
 from bertkit.errors import BertkitError
+from tests.cli import running
 from tests.pages.reading import assert_self_contained
 from tests.pages.tiny import tiny_bert
 
-app = typer.Typer()
-app.command()(explain)
 PAIR = ["my dog is cute", "he likes playing"]
 
 
@@ -30,14 +25,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return running.run("explain", *arguments)[0]
 
 
-def run_json(*arguments: str) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(run(*arguments, "--json"))
-    return plain
+def run_json(*arguments: str) -> Any:
+    return running.run_json("explain", *arguments)
 
 
 def test_the_command_that_people_type_needs_no_model(tmp_path: Path) -> None:

@@ -5,17 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from bertkit.cli.inspect import inspect
 from bertkit.errors import BertkitError
 from bertkit.inference.links import strongest_links
+from tests.cli import running
 from tests.pages.reading import assert_self_contained
 from tests.pages.tiny import tiny_bert
 
-app = typer.Typer()
-app.command()(inspect)
 PAIR = ["my dog is cute", "he likes playing"]
 
 
@@ -31,9 +27,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def run(*arguments: str) -> tuple[str, str]:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout, result.stderr
+    return running.run("inspect", *arguments)
 
 
 def test_by_default_both_files_are_written_and_named(checkpoint: str, tmp_path: Path) -> None:

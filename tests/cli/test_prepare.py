@@ -5,13 +5,11 @@ import string
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from bertkit.cli.prepare import prepare
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import Tokenizer
+from tests.cli import running
 
 TEXT = "The dog runs. A cat sleeps.\n\nBirds sing.\nThe dog runs. A cat sleeps.\n"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -28,12 +26,7 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def run(*arguments: str) -> tuple[str, str]:
-    """Standard output and standard error of the command by itself."""
-    app = typer.Typer()
-    app.command()(prepare)
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout, result.stderr
+    return running.run("prepare", *arguments)
 
 
 def test_a_store_and_a_report(arguments: list[str], tmp_path: Path) -> None:

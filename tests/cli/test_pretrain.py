@@ -1,22 +1,17 @@
 """`bertkit pretrain`: a recipe and folders in, a run out; killed, resumed, estimated, refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from bertkit.cli.pretrain import pretrain
 from bertkit.corpus.prepare.run import prepare
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import train_vocabulary
+from tests.cli import running
 
-app = typer.Typer()
-app.command()(pretrain)
 RECIPE = """
 steps = 6
 device = "cpu"
@@ -53,13 +48,11 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return running.run("pretrain", *arguments)[0]
 
 
 def run_json(*arguments: str) -> Any:
-    return json.loads(run(*arguments, "--json"))
+    return running.run_json("pretrain", *arguments)
 
 
 def test_a_recipe_becomes_a_model(recipe: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertkit.cli.main import app
+from bertkit.cli.study import said_command
 from tests.cli.running import refusal
 from tests.studies.study.conftest import RECIPE
 from tests.studies.toy_data import make_data
@@ -30,10 +31,27 @@ def test_a_study_shows_its_table_and_goes_on(folder: Path, monkeypatch: pytest.M
     assert done.exit_code == 0
     assert "held-out perplexity" in done.output
     assert "left to right" in done.output
-    assert "about 1 minutes" in done.output or "about 1 minute" in done.output
+    assert "about 1 minute\n" in done.output
     written = CliRunner().invoke(app, ["study", "report", "-o", str(folder / "out"), "--docs", str(folder / "docs")])
     assert written.exit_code == 0
     assert (folder / "docs" / "findings.md").is_file()
+
+
+def test_the_command_of_a_result_can_be_typed_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [
+        "study",
+        "all",
+        "--data",
+        str(tmp_path / "my data"),
+        "--minutes",
+        "9",
+        "--minutes=9",
+        "-o",
+        "out",
+        "--json",
+    ]
+    assert said_command(given) == "bertkit study all --data 'my data' -o out"
 
 
 def test_refusals(folder: Path) -> None:

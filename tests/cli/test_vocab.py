@@ -1,28 +1,24 @@
 """`bertkit vocab train` and `extend` as people run them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from bertkit.cli.vocab import app
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.loading import load
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import Tokenizer
+from tests.cli import running
 
 
 def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return running.run("vocab", *map(str, arguments))[0]
 
 
 def run_json(*arguments: str | Path) -> Any:
-    return json.loads(run(*arguments, "--json"))
+    return running.run_json("vocab", *map(str, arguments))
 
 
 @pytest.fixture

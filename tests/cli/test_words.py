@@ -4,17 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from bertkit.cli.words import words
 from bertkit.errors import BertkitError
 from bertkit.inference.words import EXAMPLES
+from tests.cli import running
 from tests.pages.reading import assert_self_contained
 from tests.pages.tiny import tiny_bert
-
-app = typer.Typer()
-app.command()(words)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +18,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, env={"COLUMNS": "120"})
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return running.run("words", *arguments)[0]
 
 
 def test_the_examples_are_the_default(checkpoint: str, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The demo with bundled models, on toy ones: every figure is the models' own, and held-out sentences stay held out."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,6 @@ from tests.pages.test_pages import HOSTILE
 
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "max_positions": 256, "initializer_range": 0.3}
 SETTINGS = {"learning_rate": 5e-3, "batch_size": 16, "epochs": 2, "log_every": 4, "max_length": 64}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,11 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
 from tests.studies.toy_data import make_data
 from tests.training.tiny_tasks import make_base
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Quicker for small models."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

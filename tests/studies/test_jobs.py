@@ -1,12 +1,13 @@
 """Jobs: all done once, here or in worker processes; refusals, deaths and stops end them all."""
 
+import sys
 import time
 from typing import Any
 
 import pytest
 
 from bertkit.errors import BertkitError
-from bertkit.studies.jobs import Job, TimeLeft, Watch, run_jobs
+from bertkit.studies.jobs import Job, Queue, TimeLeft, Watch, run_jobs
 
 FUNCTIONS = "tests.studies.job_functions"
 
@@ -62,6 +63,12 @@ def test_a_stop_leaves_jobs_in_the_middle(workers: int) -> None:
     assert not notes.results
 
 
+def test_a_signal_to_all_processes_is_a_stop_and_no_accident() -> None:
+    """`timeout` and job schedulers tell the workers too, which end at once."""
+    jobs = [Job(f"dying {n}", f"{FUNCTIONS}:die", {}) for n in range(2)]
+    assert not run_jobs(jobs, 2, Notes(), should_stop=lambda: sys.exc_info()[0] is not None)  # not before it is seen
+
+
 def test_time_left_follows_the_weights() -> None:
     light, heavy = (Job(name, "", {}, weight) for name, weight in (("light", 1.0), ("heavy", 3.0)))
     left = TimeLeft([light, heavy], started=time.monotonic() - 10.0)
@@ -71,3 +78,46 @@ def test_time_left_follows_the_weights() -> None:
     assert left.seconds() == pytest.approx(30.0, abs=1.0)
     left.update(heavy, 1.0)
     assert left.seconds() == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_waits_for_another_and_then_goes_before_the_rest(workers: int) -> None:
+    """What has been trained is measured before more is trained, so that a stop leaves little half done."""
+    train = [Job(f"train {n}", f"{FUNCTIONS}:double", {"number": n}, 9.0 - n, kind="train") for n in range(4)]
+    look = [Job(f"look {n}", f"{FUNCTIONS}:double", {"number": n}, 1.0, after=f"train {n}") for n in range(4)]
+    notes = Notes()
+    assert run_jobs([*train, *look], workers, notes, most={"train": 1}, finish_first=True)
+    found = list(notes.results)
+    assert sorted(found) == sorted(job.name for job in (*train, *look))
+    assert all(found.index(f"train {n}") < found.index(f"look {n}") for n in range(4))
+    if workers == 1:
+        assert found == [f"{what} {n}" for n in range(4) for what in ("train", "look")]
+        heaviest = Notes()
+        run_jobs([*train, *look], 1, heaviest)
+        assert list(heaviest.results)[:4] == [f"train {n}" for n in range(4)]
+
+
+def test_only_so_many_of_a_kind_are_under_way() -> None:
+    queue = Queue(
+        [Job(f"train {n}", "", {}, kind="train") for n in range(3)] + [Job("other", "", {}, 0.5)], {"train": 2}
+    )
+    taken = [queue.take() for _ in range(4)]
+    assert [job and job.name for job in taken] == ["train 0", "train 1", "other", None]
+    assert taken[0] is not None
+    queue.note_done(taken[0])
+    assert (found := queue.take()) is not None
+    assert found.name == "train 2"
+
+
+def test_a_job_that_is_done_already_is_not_waited_for() -> None:
+    queue = Queue([Job("look", "", {}, after="trained yesterday")], {})
+    assert (found := queue.take()) is not None
+    assert found.name == "look"
+
+
+def test_nothing_is_begun_when_the_time_is_up_before() -> None:
+    notes = Notes()
+    assert not run_jobs(doubles(2), 2, notes, should_stop=lambda: True)
+    assert not notes.results
+    assert not notes.shares
+    assert run_jobs([], 2, notes, should_stop=lambda: True)

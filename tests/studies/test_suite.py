@@ -100,8 +100,10 @@ def test_finished_parts_are_not_measured_again(
     after = json.loads(lost.read_text())
     assert (after["score"], after["train_loss"]) == (before["score"], before["train_loss"])
     assert [task.scores for task in again.results.tasks] == [task.scores for task in outcome.results.tasks]
-    measure(data, model, outcome.folder, seeds=3, tasks=["sst-2"])  # more seeds are added
+    more = measure(data, model, outcome.folder, seeds=3, tasks=["sst-2"]).results  # more seeds are added
     assert done[1:] == [("SST-2", 2)]
+    assert [len(task.scores) for task in more.tasks] == [3, 2, 2, 2]  # what was measured before is reported too
+    assert (set(more.untrained), list(more.missing)) == (set(outcome.results.untrained), [])
 
 
 def test_blimp_goes_on_where_it_was(outcome: SuiteOutcome, data: Path, model: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.model import BertModel, preset
 from bertkit.tasks.answering.task import AnsweringTask
-from bertkit.tasks.predicted_files import predict_answers, predict_tags
+from bertkit.tasks.predicted_files import FileJob, predict_answers, predict_tags
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.conll import read_conll
 from bertkit.tasks.reading.squad import read_squad
@@ -36,7 +36,7 @@ def write(path: Path, text: str) -> Path:
 def test_every_line_of_a_conll_file_is_kept_and_a_tag_added(tmp_path: Path) -> None:
     task, seen = TaggingTask(LABELS), list[int]()
     model, source, target = make_model(task), write(tmp_path / "in.txt", CONLL), tmp_path / "out.txt"
-    done = predict_tags(task, model, tokenizer(), Limit(48, "window"), source, target, {}, seen.append)
+    done = predict_tags(FileJob(task, model, tokenizer(), Limit(48, "window"), source, target, {}, seen.append))
     before, after = CONLL.splitlines(), target.read_text().splitlines()
     assert len(before) == len(after)
     found = predict_examples(task, model, tokenizer(), read_conll(source).examples, Limit(48, "window"))
@@ -51,18 +51,16 @@ def test_sentences_left_out_are_named_and_long_ones_too(tmp_path: Path) -> None:
     task = TaggingTask(LABELS)
     long = "\n".join(f"w{index % 30}\tO" for index in range(60))
     source = write(tmp_path / "in.txt", f"w1\tO\n\nw2\tO\tO\n\n{long}\n")
-    target = tmp_path / "out.txt"
+    target, parts = tmp_path / "out.txt", (task, make_model(task), tokenizer(), Limit(30, "window"), source)
     with pytest.warns(LongTextWarning):
-        done = predict_tags(
-            task, make_model(task), tokenizer(), Limit(30, "window"), source, target, {"skip_bad": True}
-        )
+        done = predict_tags(FileJob(*parts, target, {"skip_bad": True}))
     rows = [line for line in target.read_text().splitlines() if line]
     assert len(rows) == 61
     assert all(line.count("\t") == 2 for line in rows)
     assert "line 3" in "\n".join(done.lines)
     assert done.lines[-1] == "1 texts were too long and were read in windows: lines 5"
     with pytest.raises(BertkitError, match="line 3"):
-        predict_tags(task, make_model(task), tokenizer(), Limit(30, "window"), source, tmp_path / "no", {})
+        predict_tags(FileJob(*parts, tmp_path / "no"))
     assert not (tmp_path / "no").exists()
 
 
@@ -72,13 +70,13 @@ def test_answers_by_id_or_a_line_each(tmp_path: Path) -> None:
     plain = {"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
     source, model = write(tmp_path / "in.json", json.dumps(plain)), make_model(task)
     parts = (task, model, tokenizer(), Limit(48, "window"), source)
-    done = predict_answers(*parts, tmp_path / "out.json", {})
+    done = predict_answers(FileJob(*parts, tmp_path / "out.json"))
     by_id = json.loads((tmp_path / "out.json").read_text())
-    predict_answers(*parts, tmp_path / "out.jsonl", {})
+    predict_answers(FileJob(*parts, tmp_path / "out.jsonl"))
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert done.num_rows == 3
     assert {row["id"]: row["answer"] for row in rows} == by_id
     assert list(by_id) == [example.id for example in read_squad(source).examples]
     assert all(context[row["start"] : row["end"]] == row["answer"] != "" for row in rows)
     with pytest.raises(BertkitError, match=r"answers are written to .json"):
-        predict_answers(*parts, tmp_path / "out.csv", {})
+        predict_answers(FileJob(*parts, tmp_path / "out.csv"))

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ROOT / "build" / "weights"
+DATA = Path(os.environ.get("BERTKIT_DATA", ROOT.parent / "shared" / "data"))
 
 PROSE = [
     "The man went to the store to buy a gallon of milk, and he didn't receive fair treatment there.",
@@ -71,8 +72,7 @@ def generated_strings(count: int, seed: int) -> list[str]:
 @cache
 def real_lines(count: int) -> list[str]:
     """Paragraphs of real text, or none when the data folder is not there."""
-    data = Path(os.environ.get("BERTKIT_DATA", ROOT.parent / "shared" / "data"))
-    path = data / "corpus" / "validation.txt.xz"
+    path = DATA / "corpus" / "validation.txt.xz"
     if not path.is_file():
         return []
     with lzma.open(path, "rt", encoding="utf-8") as file:

@@ -215,7 +215,6 @@ def test_the_loop_ends_by_the_clock() -> None:
 
 
 def test_a_run_by_time_ends_and_resumes_as_it_was(tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     made = recipe(steps=None, minutes=0.02)
     result = run(tmp_path / "run", made)
     assert result.step == result.num_steps
@@ -228,7 +227,6 @@ def test_a_run_by_time_ends_and_resumes_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_keeps_what_was_estimated_and_spent(tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     made = recipe(steps=None, minutes=0.02, checkpoints=CheckpointConfig(every_steps=3, keep=100))
     run(tmp_path / "run", made)
     folder = CheckpointFolder(tmp_path / "run" / "checkpoints")

@@ -7,29 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from bertkit.model.formats.protobuf import read_fields
 from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.journal import read_journal
 from bertkit.training.tensorboard_file import EventFile
+from tests.model.formats.peers import plain_crc
 from tests.training.tiny import recipe, run
 
 Event = dict[int, Any]
 
 
-def plain_crc32c(data: bytes) -> int:
-    """Bit by bit, as the polynomial says."""
-    state = 0xFFFFFFFF
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
-    return state ^ 0xFFFFFFFF
-
-
 def checked(data: bytes, stored: bytes) -> bytes:
-    crc = plain_crc32c(data)
+    crc = plain_crc(data)
     assert ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF == int.from_bytes(stored, "little")
     return data
 
@@ -59,7 +49,6 @@ def event_files(out: Path) -> list[Path]:
 
 
 def test_tensorboard_gets_what_the_journal_says(tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     made = recipe(tensorboard=True, steps=6)
     run(tmp_path / "run", made)
     (file,) = event_files(tmp_path / "run")
@@ -75,7 +64,6 @@ def test_tensorboard_gets_what_the_journal_says(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_says_where_it_goes_on(tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     made = recipe(tensorboard=True, steps=6)
     run(tmp_path / "run", made)
     shutil.copytree(tmp_path / "run", tmp_path / "part", symlinks=True)

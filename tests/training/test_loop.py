@@ -6,6 +6,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
+from bertkit.training.determinism import dropout_seed
 from bertkit.training.feeds import Feed, StepCounts, sum_counts
 from bertkit.training.loop import (
     LoopOptions,
@@ -13,7 +14,6 @@ from bertkit.training.loop import (
     StepRecord,
     Trainer,
     TrainingConfig,
-    dropout_seed,
     make_optimizer,
     pretrain,
 )

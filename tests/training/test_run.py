@@ -24,11 +24,6 @@ from tests.pages.reading import assert_self_contained
 from tests.training.tiny import MemoryFeed, data, recipe, run, tokenizer
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
     out = tmp_path_factory.mktemp("done") / "run"

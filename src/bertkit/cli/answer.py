@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption
 from bertkit.cli.output import console, print_json, table
 from bertkit.errors import BertkitError
 
@@ -33,10 +33,8 @@ def answer(
             help="Say that there is no answer when it leads by more than this; else as the model was tuned.",
         ),
     ] = None,
-    long: Annotated[
-        str | None, typer.Option("--long", help="Long texts: window, truncate or error; as in training unless said.")
-    ] = None,
-    stride: Annotated[int | None, typer.Option(min=0, help="Tokens that windows of a long text share.")] = None,
+    long: LongAsTrainedOption = None,
+    stride: StrideOption = None,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:

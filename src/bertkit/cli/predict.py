@@ -31,7 +31,7 @@ def predict(
     """
     from bertkit.inference.classification import limit_of, predict_file
     from bertkit.inference.loading import load
-    from bertkit.tasks.predicted_files import predict_answers, predict_tags
+    from bertkit.tasks.predicted_files import FileJob, predict_answers, predict_tags
     from bertkit.tasks.registry import reader_options, task_of
 
     bert = load(model, device=device)
@@ -45,7 +45,7 @@ def predict(
         else:
             predict_others = predict_tags if task.name == "tagging" else predict_answers
             limit = limit_of(bert.model, bert.stored, long)
-            done = predict_others(task, bert.model, bert.tokenizer, limit, file, output, options, progress)
+            done = predict_others(FileJob(task, bert.model, bert.tokenizer, limit, file, output, options, progress))
     if json:
         print_json({"output": done.output, "rows": done.num_rows, "long": done.num_long})
         return

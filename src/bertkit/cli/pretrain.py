@@ -18,7 +18,9 @@ def pretrain(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key; may be given often.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run: checkpoints, journal, model, report.")] = Path("run"),
+    out: Annotated[
+        Path, typer.Option("--out", "--output", "-o", help="Folder of the run: checkpoints, journal, model, report.")
+    ] = Path("run"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint, where there is one.")
     ] = False,

@@ -1,5 +1,6 @@
 """`bertkit study`: the paper's findings, run again at a scale that one machine can afford."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -70,7 +71,7 @@ def study(
         device=device,
         workers=workers,
         recipe=recipe,
-        command=shlex.join(["bertkit", *sys.argv[1:]]),
+        command=said_command(sys.argv[1:]),
         shown=not json,
     )
     if json:
@@ -79,6 +80,19 @@ def study(
         show(outcome, json=json)
     if any(outcome.missing for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def said_command(given: list[str]) -> str:
+    """As it is written into results: paths from here, and without what only says how long to go on for now."""
+    words, words_left = [], iter(given)
+    for word in words_left:
+        option, _, value = word.partition("=")
+        if option in ("--minutes", "--json"):
+            if option == "--minutes" and not value:
+                next(words_left, None)
+        else:
+            words.append(os.path.relpath(word) if os.path.isabs(word) else word)
+    return shlex.join(["bertkit", *words])
 
 
 def show(outcome: "StudyOutcome", *, json: bool) -> None:

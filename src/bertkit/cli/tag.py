@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption
 from bertkit.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
@@ -24,10 +24,8 @@ def tag(
         str | None, typer.Option("--file", "-f", help=".txt, .jsonl (also .gz, .xz), or - for stdin; a text a line.")
     ] = None,
     field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
-    long: Annotated[
-        str | None, typer.Option("--long", help="Long texts: window, truncate or error; as in training unless said.")
-    ] = None,
-    stride: Annotated[int | None, typer.Option(min=0, help="Tokens that windows of a long text share.")] = None,
+    long: LongAsTrainedOption = None,
+    stride: StrideOption = None,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:

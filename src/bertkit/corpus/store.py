@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from bertkit.corpus.store_files import ArrayWriter, StoredFile, hash_file, map_array, replace_text
+from bertkit.corpus.store_files import StoredFile, hash_file, map_array, replace_text
 from bertkit.errors import BertkitError
 from bertkit.tokenizer.wordpiece import Tokenizer
 
@@ -194,31 +194,6 @@ def check_tokenizer(manifest: Manifest, tokenizer: Tokenizer, folder: Path) -> N
             f"{folder} was made with another tokenizer ({manifest.vocab_size} tokens, {manifest.tokenizer_fingerprint[:8]}) "
             f"than this one ({tokenizer.vocab_size}, {tokenizer.fingerprint[:8]}); take that one or prepare again"
         )
-
-
-def write_shard(
-    folder: str | Path,
-    index: int,
-    tokens: ArrayLike,
-    sentence_offsets: ArrayLike,
-    document_offsets: ArrayLike,
-    *,
-    vocab_size: int,
-) -> ShardEntry:
-    """Write one shard from arrays; give the entries of all to `write_manifest`."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays = [np.asarray(tokens), np.asarray(sentence_offsets), np.asarray(document_offsets)]
-    if arrays[1][0] or arrays[2][0] or arrays[1][-1] != len(arrays[0]) or arrays[2][-1] != len(arrays[1]) - 1:
-        raise BertkitError("offsets start with 0 and end with the number of tokens and sentences; correct them")
-    if arrays[0].size and not 0 <= int(arrays[0].min()) <= int(arrays[0].max()) < vocab_size:
-        raise BertkitError(f"token ids are from 0 to {vocab_size - 1}; encode with the tokenizer of this store")
-    stored = []
-    for name, array, dtype in zip(shard_names(index), arrays, (token_dtype(vocab_size), OFFSET, OFFSET), strict=True):
-        with ArrayWriter(folder / name, dtype) as file:
-            file.write(array)
-        stored.append(file.stored)
-    return ShardEntry(len(arrays[2]) - 1, len(arrays[1]) - 1, len(arrays[0]), *stored)
 
 
 def write_manifest(folder: str | Path, manifest: Manifest) -> None:

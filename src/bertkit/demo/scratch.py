@@ -4,7 +4,6 @@ A vocabulary is learned from the sample text, a tiny BERT is trained on it with 
 used; a page tells what happened. Real training at toy scale: every figure comes from the run.
 """
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import bertkit
 from bertkit.corpus.masking import generator
 from bertkit.corpus.pairs import PairConfig
 from bertkit.inference.bert import Bert
@@ -27,6 +25,7 @@ from bertkit.tasks.stream import draw_examples, stream_batches, tokenize_documen
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import Tokenizer, train_vocabulary
 from bertkit.training.loop import StepRecord, TrainingConfig, pretrain
+from bertkit.training.run_folder import versions
 
 SIZE = "tiny"
 VOCABULARY = 1500
@@ -192,11 +191,7 @@ def describe_run(
         fill_mask=[FilledText(*row) for row in zip(MASKED_TEXTS, before, after, strict=True)],
         next_sentence=[PairExample(a, b, p) for (a, b), p in zip(PAIR_TEXTS, probabilities, strict=True)],
         attention=bert.attention(*PAIR_TEXTS[0]),
-        versions={
-            "bertkit": bertkit.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
+        versions=versions(),
     )
 
 

@@ -4,7 +4,6 @@ Blanks, one word in three sentences, next sentences, an answer from a paragraph,
 on the sample sentences and judged on others. Every figure comes from this run.
 """
 
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import bertkit
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.loading import load
@@ -40,6 +36,7 @@ from bertkit.tasks.registry import read_examples
 from bertkit.training.finetuning.baseline import measure_baselines
 from bertkit.training.finetuning.finetune import Finetuned, finetune
 from bertkit.training.finetuning.records import Watcher
+from bertkit.training.run_folder import versions
 
 MASKED_TEXTS = (
     "The man went to the [MASK].",
@@ -207,8 +204,7 @@ def accuracy(judged: Sequence[Judged]) -> float:
 
 def write_tour(out: Path, used: UsedModels, taught: TaughtModel) -> TourReport:
     """The page about all of it, `index.html` under `out`."""
-    versions = {"bertkit": bertkit.__version__, "torch": torch.__version__, "python": platform.python_version()}
-    report = TourReport(used, taught, versions)
+    report = TourReport(used, taught, versions())
     out.mkdir(parents=True, exist_ok=True)
     save(out / "index.html", tour_page(report))
     return report

@@ -48,17 +48,6 @@ def mask_input(
     )
 
 
-def make_example(
-    pair: SentencePair,
-    tokenizer: Tokenizer,
-    ordinary: NDArray[np.int64],
-    random: np.random.Generator,
-    masking: MaskingConfig | None = None,
-) -> PretrainingExample:
-    """Frame a pair with special tokens and draw its masks."""
-    return make_examples([pair], tokenizer, ordinary, random, masking)[0]
-
-
 def make_examples(
     pairs: Sequence[SentencePair],
     tokenizer: Tokenizer,

@@ -6,8 +6,8 @@ In: a task, a model with its head, a CoNLL file or questions in SQuAD's format. 
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,32 @@ class FileSummary:
     lines: list[str]  # for people: columns taken, long texts by line
 
 
+@dataclass(frozen=True)
+class FileJob:
+    """A file to predict: by what, from where, to where."""
+
+    task: Task[Any, Any]
+    model: BertModel
+    tokenizer: Tokenizer
+    limit: Limit
+    source: str | Path
+    output: str | Path
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the reader
+    progress: Count | None = None
+
+    def predict(self, examples: Iterable[Any]) -> Iterator[Scored[Any, Any]]:
+        """Every example with its prediction, counted once it is dealt with."""
+        for one in predict_examples(self.task, self.model, self.tokenizer, examples, self.limit):
+            yield one
+            if self.progress:
+                self.progress(1)
+
+
+def was_long(prediction: Any) -> bool:
+    """Whether its text was cut or split."""
+    return bool(prediction.num_windows > 1 or prediction.num_cut)
+
+
 def long_notes(places: Sequence[int | str], long: str) -> list[str]:
     """Which texts were too long, by line or id, and what was done."""
     if not places:
@@ -49,37 +75,28 @@ def long_notes(places: Sequence[int | str], long: str) -> list[str]:
     return [f"{len(places):,} texts were too long and were {what}: {name} {shown}"]
 
 
-def predict_tags(
-    task: Task[Any, Any],
-    model: BertModel,
-    tokenizer: Tokenizer,
-    limit: Limit,
-    source: str | Path,
-    output: str | Path,
-    options: Mapping[str, Any],
-    progress: Count | None = None,
-) -> FileSummary:
+def predict_tags(job: FileJob) -> FileSummary:
     """Every line of a CoNLL file with its word's tag behind it; what stands there of old stays, as conlleval wants."""
-    sentences = TagSource(source, tag_options(options))
+    sentences = TagSource(job.source, tag_options(job.options))
     places: list[int | str] = []
     num = 0
-    lines = enumerate(raw_lines(Path(source)), start=1)
-    with open_aside(Path(output)) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
-        for one in predict_examples(task, model, tokenizer, sentences, limit):
+    lines = enumerate(raw_lines(Path(job.source)), start=1)
+    with open_aside(Path(job.output)) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+        for one in job.predict(sentences):
             first, tags = one.example.line, one.prediction.tags
             _copy(lines, first - 1, text)
             gap = "\t" if sentences.by_tabs else " "
             for (_, line), tag in zip(islice(lines, len(tags)), tags, strict=True):
                 text.write(f"{line.rstrip()}{gap}{tag}\n")
             num += 1
-            places += [first] if one.prediction.num_windows > 1 or one.prediction.num_cut else []
-            if progress:
-                progress(1)
+            places += [first] if was_long(one.prediction) else []
         _copy(lines, None, text)
     if not num:
-        raise BertkitError(f"{source} has no sentences to tag; write one word a line, a blank line between sentences")
-    said = [f"{source}: {sentences.guess}", *sentences.problems.lines(), *long_notes(places, limit.long)]
-    return FileSummary(str(output), num, len(places), said)
+        raise BertkitError(
+            f"{job.source} has no sentences to tag; write one word a line, a blank line between sentences"
+        )
+    said = [f"{job.source}: {sentences.guess}", *sentences.problems.lines(), *long_notes(places, job.limit.long)]
+    return FileSummary(str(job.output), num, len(places), said)
 
 
 def _copy(lines: Iterator[tuple[int, str]], until: int | None, text: io.TextIOWrapper) -> None:
@@ -93,35 +110,23 @@ def _copy(lines: Iterator[tuple[int, str]], until: int | None, text: io.TextIOWr
             return
 
 
-def predict_answers(
-    task: Task[Any, Any],
-    model: BertModel,
-    tokenizer: Tokenizer,
-    limit: Limit,
-    source: str | Path,
-    output: str | Path,
-    options: Mapping[str, Any],
-    progress: Count | None = None,
-) -> FileSummary:
+def predict_answers(job: FileJob) -> FileSummary:
     """The answer of every question: {id: text} in .json, or a line each with its place and scores in .jsonl."""
-    path = Path(output)
+    path = Path(job.output)
     if inner_suffix(path) not in (".json", ".jsonl"):
         raise BertkitError(
             f"{path}: answers are written to .json (by id) or .jsonl (with places and scores); name it so"
         )
-    read = read_examples(task.name, source, **options)
+    read = read_examples(job.task.name, job.source, **job.options)
     places: list[int | str] = []
     by_line = inner_suffix(path) == ".jsonl"
     with open_aside(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
-        found = predict_examples(task, model, tokenizer, read.examples, limit)
-        for number, one in enumerate(found):
+        for number, one in enumerate(job.predict(read.examples)):
             text.write(_row(one) if by_line else f"{',' if number else '{'}\n{_entry(one)}")
-            places += [one.example.id] if one.prediction.num_windows > 1 or one.prediction.num_cut else []
-            if progress:
-                progress(1)
+            places += [one.example.id] if was_long(one.prediction) else []
         text.write("" if by_line else "\n}\n")
-    said = [*read.lines, *long_notes(places, limit.long)]
-    return FileSummary(str(output), len(read.examples), len(places), said)
+    said = [*read.lines, *long_notes(places, job.limit.long)]
+    return FileSummary(str(path), len(read.examples), len(places), said)
 
 
 def _entry(one: Scored[QuestionExample, Any]) -> str:

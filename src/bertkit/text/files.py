@@ -1,7 +1,7 @@
 """Files on disk -> streams of bytes and numbered lines: which files a command means, what kind each is, how it is packed.
 
 What enters: paths of files and folders. What leaves: files in a fixed order, and their bytes, unpacked on the way.
-Memory stays bounded however large a file or a line is.
+Memory stays bounded however large a file or a line is. What is written appears under its name when it is whole.
 """
 
 import gzip
@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -112,6 +113,20 @@ def unpacking_errors(path: Path) -> tuple[type[Exception], ...]:
     if path.suffix.lower() == ".zst" and (library := zstd_library()) is not None:
         return (*READ_ERRORS, library.ZstdError)
     return READ_ERRORS
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the file's name when all went well and is gone when it did not."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        yield aside
+        aside.replace(path)
+    except OSError as error:
+        raise BertkitError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    finally:
+        with suppress(OSError):
+            aside.unlink()
 
 
 def open_seekable(path: Path) -> IO[bytes]:

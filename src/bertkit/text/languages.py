@@ -47,11 +47,6 @@ def _languages_of_words() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def guess_language(passage: str) -> str:
-    """English, German, ...; another script's name (Greek script); or unclear."""
-    return _guess(passage[:MOST_CHARACTERS], count_scripts(passage[:MOST_CHARACTERS]))
-
-
 def count_scripts(text: str) -> Counter[str]:
     """How many letters of each script."""
     scripts: Counter[str] = Counter()

@@ -39,11 +39,6 @@ class TextSample:
     def __len__(self) -> int:
         return len(self._heap)
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether all texts fitted, so that nothing was left to chance."""
-        return self._below == HIGHEST
-
     def add(self, text: str) -> None:
         """Consider one text."""
         data = text.encode("utf-8", "surrogatepass")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 
@@ -19,3 +20,15 @@ def deterministic_algorithms(on: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """As torch.manual_seed for the generators in use, without its look at every kind of device there could be."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+
+
+def dropout_seed(seed: int, stage: int, index: int) -> int:
+    """The seed of one micro-batch's dropout."""
+    return int(np.random.SeedSequence((seed, stage, index)).generate_state(1, np.uint32)[0])

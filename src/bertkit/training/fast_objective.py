@@ -58,7 +58,7 @@ class FastObjective(nn.Module):
 
     def __init__(self, model: BertModel, *, eight: bool = False) -> None:
         super().__init__()
-        from bertkit.model.fast import NarrowWeights
+        from bertkit.model.narrow_weights import NarrowWeights
 
         self.model, self.eight = model, eight
         self.narrow = NarrowWeights(model, eight=eight)

@@ -16,7 +16,7 @@ from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.roles import Plan, Schedule
 from bertkit.training.schedule import ScheduleConfig
-from bertkit.training.stepping import Loop, LoopOptions, Progress, Step, dropout_seed
+from bertkit.training.stepping import Loop, LoopOptions, Progress, Step
 from bertkit.training.watch import Guard
 from bertkit.training.world import World
 
@@ -26,7 +26,6 @@ __all__ = [
     "StepRecord",
     "Trainer",
     "TrainingConfig",
-    "dropout_seed",
     "make_optimizer",
     "pretrain",
 ]

@@ -26,7 +26,7 @@ from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.sharding import Parallel, check_parallel
-from bertkit.training.stepping import KERNELS, Kernels
+from bertkit.training.stepping import KERNELS, Kernels, LoopOptions
 from bertkit.training.toml_text import read_toml, set_value, to_dataclass, to_plain, unknown_key, write_toml
 
 NAME = "bertkit.toml"
@@ -161,6 +161,20 @@ class Recipe:
         """Of products, once resolved; None: float32."""
         assert self.precision != "auto"
         return narrow_type(self.precision)
+
+    @property
+    def loop_options(self) -> LoopOptions:
+        """How its steps are computed."""
+        return LoopOptions(
+            clip_norm=self.optimizer.clip_norm,
+            log_every=self.log_every,
+            seed=self.seed,
+            dtype=self.dtype,
+            kernels=self.kernels,
+            eight_bits=self.eight_bits,
+            compile=self.compile,
+            workers=self.data.workers,
+        )
 
     def to_toml(self) -> str:
         """As a file."""

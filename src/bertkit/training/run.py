@@ -27,7 +27,7 @@ from bertkit.training.flops import step_flops
 from bertkit.training.growth import Growth
 from bertkit.training.journal import Journal, mean_values
 from bertkit.training.layer_watch import LayerWatch
-from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
+from bertkit.training.loop import Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.recipe import Recipe
 from bertkit.training.roles import Plan, Schedule
@@ -133,19 +133,9 @@ class Run:
             state = found.state
             progress = Progress(**{name: state[name] for name in Progress.__dataclass_fields__ if name in state})
             guard = Guard.from_json(state["guard"])
-        options = LoopOptions(
-            clip_norm=recipe.optimizer.clip_norm,
-            log_every=recipe.log_every,
-            seed=recipe.seed,
-            dtype=recipe.dtype,
-            kernels=recipe.kernels,
-            eight_bits=recipe.eight_bits,
-            compile=recipe.compile,
-            workers=recipe.data.workers,
-        )
         plan, schedule, budget = self._lengths(progress)
         parts = (self.model, self.data.train, plan, optimizers, schedule)
-        trainer = Trainer(*parts, options, progress, self.world, guard, self.objective, budget)
+        trainer = Trainer(*parts, recipe.loop_options, progress, self.world, guard, self.objective, budget)
         trainer.loss_scale = found.state.get("loss_scale") if found else None
         if recipe.growth.layers:
             trainer.growth = Growth(recipe.growth, recipe.num_layers, recipe.optimizer)

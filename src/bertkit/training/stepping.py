@@ -12,13 +12,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from bertkit.training.budget import TimeBudget
+from bertkit.training.determinism import dropout_seed, seed_generators
 from bertkit.training.feeds import BatchT, MicroBatches
 from bertkit.training.optimizers.build import clip_gradients, set_rate
 from bertkit.training.plan import Place
@@ -308,15 +308,3 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
     def _log_every(self) -> int:
         every = self.options.log_every
         return min(every, self.budget.collect_every) if self.budget else every
-
-
-def seed_generators(seed: int, device: torch.device) -> None:
-    """As torch.manual_seed for the generators in use, without its look at every kind of device there could be."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
-
-
-def dropout_seed(seed: int, stage: int, index: int) -> int:
-    """The seed of one micro-batch's dropout."""
-    return int(np.random.SeedSequence((seed, stage, index)).generate_state(1, np.uint32)[0])

@@ -127,3 +127,13 @@ def assert_one_line(error: BertkitError, *parts: str) -> None:
     message = str(error)
     assert "\n" not in message
     assert [part for part in parts if part not in message] == [], message
+
+
+def plain_crc(data: bytes) -> int:
+    """CRC-32C bit by bit, as its definition says."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

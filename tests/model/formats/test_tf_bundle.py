@@ -15,19 +15,9 @@ from bertkit.model.formats.protobuf import write_bytes, write_int, write_varint
 from bertkit.model.formats.snappy import decompress
 from bertkit.model.formats.sstable import read_table, write_table
 from bertkit.model.formats.tf_bundle import open_bundle, write_bundle
-from tests.model.formats.peers import assert_one_line, assert_same, make_model
+from tests.model.formats.peers import assert_one_line, assert_same, make_model, plain_crc
 
 DATA, INDEX = "bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index"
-
-
-def plain_crc(data: bytes) -> int:
-    """CRC-32C bit by bit, as its definition says."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 @pytest.mark.parametrize(

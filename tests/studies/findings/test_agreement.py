@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertkit.studies.findings.agreement import agreement_paragraphs, compare_with_paper, measure_for
+from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, compare_with_paper, measure_for
 from bertkit.studies.study.result import Measure, PaperRow, PaperTable
 from tests.studies.findings.made_up import make_result
 
@@ -20,8 +20,13 @@ def test_the_other_sign_disagrees() -> None:
     result = make_result(paper=(PaperTable("table", ("SST-2",), rows),))
     assert [one.verdict for one in compare_with_paper(result)] == ["disagrees"]
     (text,) = agreement_paragraphs(result)
-    assert "left to right, SST-2 accuracy: +10.0 in the paper, -10.0 here" in text
-    assert text.endswith("the other way.")
+    assert text == (
+        "One difference from “both sides” is also in the paper: the other way, outside the noise "
+        "(left to right in SST-2 accuracy)."
+    )
+    table = agreement_table(result)
+    assert table is not None
+    assert table.rows[0][:5] == ("left to right", "SST-2 accuracy", "the other way", "+10.0", "-10.0")
 
 
 def test_one_seed_says_nothing() -> None:
@@ -31,9 +36,11 @@ def test_one_seed_says_nothing() -> None:
 
 
 def test_the_paragraphs_count_verdicts() -> None:
-    many, listed = agreement_paragraphs(make_result())
-    assert many == ("Of 2 differences that the paper also measured: 1 the paper's way, 1 within the noise.")
-    assert "nearly, SST-2 accuracy: +0.1 in the paper (small), +0.0 here" in listed
+    (text,) = agreement_paragraphs(make_result())
+    assert text == (
+        "Of 2 differences from “both sides” that the paper also has: 1 the same way, outside the noise (left to right in "
+        "SST-2 accuracy); 1 within the noise, too small in the paper to be seen with so few seeds."
+    )
     (alone,) = agreement_paragraphs(make_result(paper=()))
     assert "left to right, held-out perplexity: +3.00" in alone
     assert "nearly" not in alone
@@ -42,6 +49,25 @@ def test_the_paragraphs_count_verdicts() -> None:
     same = tuple(score for score in make_result().scores if score.arm in ("mlm", "near"))
     (close,) = agreement_paragraphs(make_result(paper=(), scores=same))
     assert close.endswith("Nothing is claimed: all differences are within the noise.")
+
+
+def test_silence_is_told_from_blindness() -> None:
+    """Within the noise means little where the paper's difference could not be seen, and something where it could."""
+    rows = (PaperRow("MLM", {"SST-2": 80.0}, "mlm"), PaperRow("other", {"SST-2": 70.0}, "near"))
+    result = make_result(paper=(PaperTable("table", ("SST-2",), rows),))
+    (one,) = compare_with_paper(result)
+    assert one.visible == pytest.approx(2.08, abs=0.02)  # t of 3.22 (2.9 degrees) times sqrt((1 + 0.25) / 3)
+    assert not one.is_hidden
+    (text,) = agreement_paragraphs(result)
+    assert text.endswith(
+        "within the noise. If as large as in the paper, these would have been seen: nearly in SST-2 accuracy."
+    )
+
+
+def test_a_study_may_speak_for_itself() -> None:
+    result = make_result(agreement=("There is nothing to agree on.",))
+    assert agreement_paragraphs(result) == ["There is nothing to agree on."]
+    assert agreement_table(result) is None
 
 
 @pytest.mark.parametrize(

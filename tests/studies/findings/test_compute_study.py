@@ -40,6 +40,18 @@ def test_hours_stand_beside_the_paper_s_chips(data: Path, tmp_path: Path) -> Non
     assert beside.rows[1] == ("base", "1,536 chip-hours", "96.0 h (4.0 days)", "16 chips")
     assert beside.rows[0][1] == "–"
     assert any("base timed on parts of a step" in note for note in result.notes)
+    (said,) = result.agreement
+    assert "base: 1,536 TPU chip-hours then, 4 days on CPU" in said
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize(("load", "is_said"), [(1.0, False), (3.0, True)])
+def test_a_busy_machine_is_said(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, is_said: bool
+) -> None:
+    monkeypatch.setattr(compute, "cpu_load", lambda: load)
+    result = run_toy("compute", data, tmp_path, SIZES, seeds=1, device="cpu").result
+    assert any("busy during 2 of 2 measurements (load of up to 3.0" in note for note in result.notes) == is_said
 
 
 @pytest.mark.usefixtures("_quick")

@@ -39,6 +39,9 @@ def test_fixed_vectors_are_at_chance_by_construction(outcome: StudyOutcome) -> N
     margins = result.values("input-row", "fair margin")
     assert sum(margins) / 3 == pytest.approx(other - same, abs=2e-3)
     assert result.values("layer-2", "fair margin") != margins
+    (said,) = result.agreement
+    assert "input embedding row (fixed) 50.0" in said
+    assert "the best of all layers" in said
 
 
 @pytest.mark.skipif(not has_gensim(), reason="gensim is not installed: pip install 'bertkit[studies]'")

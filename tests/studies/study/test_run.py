@@ -16,6 +16,7 @@ from bertkit.studies.study.pretraining import plan_study
 from bertkit.studies.study.request import StudyOutcome
 from bertkit.studies.study.result import read_result
 from bertkit.studies.study.run import run_studies, write_up
+from bertkit.training.run import run_pretraining
 from tests.studies.study.conftest import make_request, study
 
 
@@ -29,10 +30,12 @@ def test_every_arm_is_measured_by_everything(outcome: StudyOutcome) -> None:
     assert outcome.missing == ()
     assert outcome.stopped_by is None
     assert [arm.name for arm in result.arms] == ["mlm", "ltr"]
-    names = ["held-out perplexity", "SST-2 accuracy", "CoNLL-2003 F1, frozen features"]
+    tasks = ["SST-2 accuracy", "CoNLL-2003 F1, frozen features"]
+    names = ["held-out perplexity", "next-token perplexity", *tasks]
     assert [measure.name for measure in result.measures] == names
-    for arm in ("mlm", "ltr"):
-        assert all(len(result.values(arm, name)) == 1 for name in names)
+    for arm, own in (("mlm", names[0]), ("ltr", names[1])):  # perplexities of two questions are not compared
+        assert all(len(result.values(arm, name)) == 1 for name in (own, *tasks))
+        assert result.difference("ltr", own) is None
     assert 0.0 <= result.values("mlm", "SST-2 accuracy")[0] <= 100.0
     assert result.notes == ("toy",)
     assert result.about["pre-training runs"] == 2
@@ -83,6 +86,27 @@ def _never(*_: Any, **__: Any) -> None:
     raise AssertionError("this was done before")
 
 
+def test_weights_lost_with_a_machine_are_made_again_only_where_they_are_needed(
+    outcome: StudyOutcome, data: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """parts/ alone was saved: a run that is measured to its end is not trained again, the other is, and first measured."""
+    shutil.copytree(outcome.folder.parent / "parts", tmp_path / "parts")
+    lost = sorted((tmp_path / "parts").glob("tiny-ltr-*/SST-2*at-8.json"))
+    assert len(lost) == 1
+    lost[0].unlink()
+    trained: list[str] = []
+    real = run_pretraining
+
+    def note(given: Any, folder: Path, **options: Any) -> Any:
+        trained.append(given.objective)
+        return real(given, folder, **options)
+
+    monkeypatch.setattr(runs, "run_pretraining", note)
+    again = study(data, recipe, tmp_path)
+    assert trained == ["ltr"]
+    assert again.result.scores == outcome.result.scores
+
+
 def test_no_time_is_left(data: Path, recipe: Path, tmp_path: Path) -> None:
     stopped = study(data, recipe, tmp_path, minutes=1e-9)
     assert len(stopped.missing) == 2 + 8
@@ -123,6 +147,12 @@ def test_moments_of_one_run_as_arms(data: Path, recipe: Path, tmp_path: Path) ->
     assert [arm.name for arm in found.result.arms] == ["1/2", "all"]
     assert len(found.result.values("1/2", "SST-2 accuracy")) == 1
     assert found.result.values("1/2", "held-out perplexity") > found.result.values("all", "held-out perplexity")
+    assert {curve.arm for curve in found.result.curves} == {"all"}  # along the whole run
+    (said,) = found.result.agreement
+    assert "Here the second half changes: held-out perplexity -" in said
+    assert "(too few seeds); SST-2 accuracy" in said
+    write_up(tmp_path, tmp_path / "docs")
+    assert (tmp_path / "docs" / "findings" / "direction-curves.svg").is_file()
 
 
 def test_results_are_written_up(outcome: StudyOutcome, tmp_path: Path) -> None:

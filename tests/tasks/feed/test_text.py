@@ -1,7 +1,6 @@
 """The feed on more than a million tokens of real text: shares, labels and fill as the paper has them."""
 
 import lzma
-import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -18,7 +17,7 @@ from bertkit.tasks.feed.pretraining import PretrainingFeed, held_out_feed
 from bertkit.tasks.feed.sources import FeedVocabulary
 from bertkit.tokenizer import Tokenizer
 from tests.tasks.feed.test_pretraining import MemoryStore, equal
-from tests.tokenizer.strings import ROOT, weights
+from tests.tokenizer.strings import DATA, weights
 
 FILES = ("validation.txt.xz", "wikipedia-simple.txt.xz")
 CHARACTERS = 3_000_000  # of each file
@@ -50,7 +49,7 @@ def read_documents(path: Path) -> Iterator[list[str]]:
 
 @cache
 def store() -> MemoryStore:
-    data = Path(os.environ.get("BERTKIT_DATA", ROOT.parent / "shared" / "data")) / "corpus"
+    data = DATA / "corpus"
     if not all((data / name).is_file() for name in FILES):
         pytest.skip("no corpus; set BERTKIT_DATA to a data folder with corpus/")
     tokenizer = vocabulary()

@@ -34,11 +34,6 @@ CONFIG = preset("tiny", vocab_size=45, **SIZES, hidden_dropout=0.0, attention_dr
 FEED = MemoryFeed(100, size=6)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     """A recipe whose store was prepared from the sample text."""

@@ -37,7 +37,6 @@ RECIPES = Path(__file__).parents[3] / "recipes"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
     monkeypatch.setattr(estimate_timing, "MOST_TIMED", 4)
 
 

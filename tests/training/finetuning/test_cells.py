@@ -188,7 +188,6 @@ def test_mean_and_spread_by_hand() -> None:
 
 def test_a_real_collapse_is_found(base: Base) -> None:
     """Without a rate nothing is learned, whatever the seed."""
-    torch.set_num_threads(1)
     notes = Notes()
     runner = CellRunner(base, make_data(base), CPU, None, notes)
     (cell,) = runner.run([tiny_tasks.make_config(learning_rate=0.0, restarts=1, epochs=7)])  # 56 steps

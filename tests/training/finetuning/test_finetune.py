@@ -25,11 +25,6 @@ QUICK: dict[str, Any] = {**SETTINGS, "epochs": 6}
 LONGER: dict[str, Any] = {**SETTINGS, "epochs": 14}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return make_base(tmp_path_factory.mktemp("base"))

@@ -48,11 +48,6 @@ class Notes:
         self.lines.append(line)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return make_base(tmp_path_factory.mktemp("base"))

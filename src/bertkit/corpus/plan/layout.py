@@ -55,11 +55,6 @@ class Layout:
         """D."""
         return len(self.document_offsets) - 1
 
-    @property
-    def num_stretches(self) -> int:
-        """P."""
-        return len(self.stretch_document)
-
 
 def read_layout(shards: Sequence[TokenShard], config: PairConfig) -> Layout:
     """Number units and documents through all shards."""

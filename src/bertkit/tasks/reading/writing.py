@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import lzma
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from bertkit.tasks.reading.examples import Label
 from bertkit.tasks.reading.labels import SEPARATOR
 from bertkit.tasks.reading.lines import SURROGATE
 from bertkit.tasks.reading.tables import TABLE_KINDS, Row, Table, TableKind
-from bertkit.text.files import inner_suffix, zstd_library
+from bertkit.text.files import inner_suffix, written_aside, zstd_library
 
 Write = Callable[[Mapping[str, Any]], None]
 
@@ -62,17 +61,11 @@ def table_writer(path: str | Path, table: Table, added: Sequence[str] = ()) -> I
 @contextmanager
 def open_aside(path: Path) -> Iterator[IO[bytes]]:
     """A file to be written, packed as its name says, that appears when all went well."""
-    aside = path.with_name(f".{path.name}.part")
     try:
-        with _open_packed(aside, path.suffix.lower()) as stream:
+        with written_aside(path) as aside, _open_packed(aside, path.suffix.lower()) as stream:
             yield stream
-        os.replace(aside, path)
     except UnicodeEncodeError:
         raise BertkitError(f"cannot write {path}: a cell is no valid Unicode; write .jsonl") from None
-    except OSError as error:
-        raise BertkitError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _open_packed(path: Path, suffix: str) -> IO[bytes]:

@@ -18,7 +18,7 @@ from bertkit.training.doctor.batches import ShortFeed
 from bertkit.training.estimate.memory import available_memory, step_memory
 from bertkit.training.feeds import Feed, StepCounts, sum_counts
 from bertkit.training.flops import step_flops
-from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
+from bertkit.training.loop import Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import build_optimizers, clip_gradients
 from bertkit.training.plan import Stage, StepPlan
 from bertkit.training.recipe import Recipe
@@ -161,16 +161,7 @@ def product_rate(config: BertConfig, device: torch.device, narrow: torch.dtype |
 def make_trainer(recipe: Recipe, model: BertModel, stage: Stage, feed: Feed, device: torch.device) -> Trainer:
     """The loop of a run with nothing to write, whose steps change nothing."""
     still = replace(recipe.optimizer, learning_rate=0.0, matrix_learning_rate=None)
-    options = LoopOptions(
-        clip_norm=recipe.optimizer.clip_norm,
-        log_every=MOST_TIMED // NUM_GROUPS if device.type == "cuda" else 1,
-        seed=recipe.seed,
-        dtype=recipe.dtype,
-        kernels=recipe.kernels,
-        eight_bits=recipe.eight_bits,
-        compile=recipe.compile,
-        workers=recipe.data.workers,
-    )
+    options = replace(recipe.loop_options, log_every=MOST_TIMED // NUM_GROUPS if device.type == "cuda" else 1)
     progress = Progress(NUM_WARM + MOST_TIMED)
     optimizers = build_optimizers(model, still)
     plan = StepPlan((stage,))
