@@ -2,13 +2,15 @@
 
 A job names a function of the package, `module:function`, which is called with the job's arguments and a progress
 callback and returns plain values. One worker: everything happens in this process, one job after another. Results are
-handed out as they come; whoever stores them can start again and leave the finished ones out.
+handed out as they come; whoever stores them can start again and leave the finished ones out. A job may wait for
+another; with `finish_first` it then goes before those that wait for none, so that little is half done at any moment.
 """
 
 import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -31,6 +33,8 @@ class Job:
     function: str  # module:function
     arguments: Mapping[str, Any] = field(repr=False)
     weight: float = 1.0
+    after: str = ""  # the name of a job that must be done before
+    kind: str = ""  # of which only so many may be under way at a time
 
 
 class Watch:
@@ -73,18 +77,51 @@ def run_job(job: Job, progress: ShareDone) -> Any:
     return getattr(import_module(module), name)(**job.arguments, progress=progress)
 
 
+class Queue:
+    """Jobs that wait: the heaviest first; or first those that waited for another and now can begin."""
+
+    def __init__(self, jobs: Sequence[Job], most: Mapping[str, int], *, finish_first: bool = False) -> None:
+        self._waiting = sorted(jobs, key=lambda job: (finish_first and not job.after, -job.weight))
+        self._open = {job.name for job in jobs}  # a job that is not here is done
+        self._under_way: Counter[str] = Counter()
+        self._most = most
+
+    def take(self) -> Job | None:
+        """The next that may begin; None: those under way come first, or nothing waits."""
+        for place, job in enumerate(self._waiting):
+            is_room = job.kind not in self._most or self._under_way[job.kind] < self._most[job.kind]
+            if is_room and job.after not in self._open:
+                self._under_way[job.kind] += 1
+                return self._waiting.pop(place)
+        return None
+
+    def note_done(self, job: Job) -> None:
+        """Others may have waited for it."""
+        self._open.discard(job.name)
+        self._under_way[job.kind] -= 1
+
+
 def run_jobs(
-    jobs: Sequence[Job], num_workers: int, watch: Watch, should_stop: Callable[[], bool] = lambda: False
+    jobs: Sequence[Job],
+    num_workers: int,
+    watch: Watch,
+    should_stop: Callable[[], bool] = lambda: False,
+    most: Mapping[str, int] | None = None,
+    *,
+    finish_first: bool = False,
 ) -> bool:
-    """Run all jobs, the heaviest first; False if stopped before all were done. A refused job ends all."""
-    waiting = sorted(jobs, key=lambda job: -job.weight)
+    """Run all jobs, `most` of a kind at a time; False if stopped before all were done. A refused job ends all."""
+    queue = Queue(jobs, most or {}, finish_first=finish_first)
+    if jobs and should_stop():
+        return False
     if num_workers > 1 and len(jobs) > 1:
         with Workers(min(num_workers, len(jobs))) as workers:
-            return workers.run(waiting, watch, should_stop)
+            return workers.run(queue, watch, should_stop)
     try:
-        for job in waiting:
+        while job := queue.take():
             _note(job, 0.0, watch, should_stop)
             watch.on_result(job, run_job(job, lambda share, job=job: _note(job, share, watch, should_stop)))  # type: ignore[misc]
+            queue.note_done(job)
     except _StoppedError:
         return False
     return True
@@ -128,26 +165,31 @@ class Workers:
         for process in self._processes:
             process.wait()
 
-    def run(self, waiting: list[Job], watch: Watch, should_stop: Callable[[], bool]) -> bool:
+    def run(self, queue: Queue, watch: Watch, should_stop: Callable[[], bool]) -> bool:
         """Give each worker a job, and the next when it is done."""
         under_way: dict[Connection, Job] = {}
-        for connection in self._connections:
-            self._give(connection, waiting, under_way)
+        self._give(queue, under_way)
         while under_way:
             if should_stop():
                 return False
             for ready in wait(list(under_way), PATIENCE):
                 assert isinstance(ready, Connection)
-                self._read(ready, waiting, under_way, watch)
+                try:
+                    self._read(ready, queue, under_way, watch)
+                except BertkitError:
+                    if should_stop():  # as from `timeout`, which ends the workers too
+                        return False
+                    raise
         return True
 
-    @staticmethod
-    def _give(connection: Connection, waiting: list[Job], under_way: dict[Connection, Job]) -> None:
-        if waiting:
-            under_way[connection] = waiting.pop(0)
-            connection.send(under_way[connection])
+    def _give(self, queue: Queue, under_way: dict[Connection, Job]) -> None:
+        """Something to do for every worker that is idle, as far as there is something."""
+        for connection in self._connections:
+            if connection not in under_way and (job := queue.take()):
+                under_way[connection] = job
+                connection.send(job)
 
-    def _read(self, connection: Connection, waiting: list[Job], under_way: dict[Connection, Job], watch: Watch) -> None:
+    def _read(self, connection: Connection, queue: Queue, under_way: dict[Connection, Job], watch: Watch) -> None:
         try:
             kind, value = connection.recv()
         except (EOFError, OSError):
@@ -159,5 +201,6 @@ class Workers:
             raise BertkitError(f"{job.name}: {value}")
         else:
             del under_way[connection]
-            self._give(connection, waiting, under_way)  # before the result is written, so that none is idle
+            queue.note_done(job)
+            self._give(queue, under_way)  # before the result is written, so that none is idle
             watch.on_result(job, value)

@@ -7,6 +7,7 @@ from bertkit.studies.jobs import Job, TimeLeft, Watch
 from bertkit.training.live import LiveLine, clock
 
 MOST_SHOWN = 4
+LARGE = 1000.0  # a score of this size has no decimals
 
 
 class SuiteLine(LiveLine, Watch):
@@ -50,6 +51,7 @@ def result_line(name: str, result: Any) -> str:
         nsp = f", NSP accuracy {result['nsp_accuracy']:.1%}" if "nsp_accuracy" in result else ""
         return f"{name}: perplexity {result['perplexity']:.2f}, MLM accuracy {result['mlm_accuracy']:.1%}{nsp}"
     if "score" in result:
-        score = "no score" if result["score"] is None else f"{result['metric']} {result['score']:.4f}"
+        digits = ",.0f" if (result["score"] or 0.0) >= LARGE else ".4f"
+        score = "no score" if result["score"] is None else f"{result['metric']} {result['score']:{digits}}"
         return f"{name}: {score}" + (f" (collapsed: {result['collapsed']})" if result["collapsed"] else "")
     return f"{name}: accuracy {result['accuracy']:.1%}"

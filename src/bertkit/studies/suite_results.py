@@ -86,14 +86,14 @@ class SuiteResults:
 
 
 def collect_results(spec: SuiteSpec, model: Mapping[str, Any], names: tuple[str, ...]) -> SuiteResults:
-    """What is stored of the parts asked for."""
+    """What is stored, by this call or an earlier one; of the parts asked for, also what is missing."""
     untrained: dict[str, Any] = {}
     runs: dict[str, list[Any]] = {}
     missing = []
-    for name, seed in list_parts(spec.suite, names):
+    for name, seed in list_parts(spec.suite, spec.suite.names):
         path = spec.path(name, seed)
         if not path.is_file():
-            missing.append(name if seed is None else f"{name} seed {seed}")
+            missing += [name if seed is None else f"{name} seed {seed}"] if name in names else []
         elif name in UNTRAINED:
             untrained[name] = read_json(path)
         else:
