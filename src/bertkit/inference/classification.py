@@ -12,7 +12,7 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.tasks.classification.task import ClassPrediction, classification_of
-from bertkit.tasks.predicted_files import FileSummary, long_notes
+from bertkit.tasks.predicted_files import FileSummary, long_notes, was_long
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.tasks.reading.texts import TextOptions, TextSource
@@ -90,7 +90,7 @@ def predict_file(
             found = predict_examples(task, model, tokenizer, examples, limit)
             for (row, _), one in zip(chunk, found, strict=True):
                 write(row, one.prediction.label, one.prediction.confidence)
-                if one.prediction.num_windows > 1 or one.prediction.num_cut:
+                if was_long(one.prediction):
                     long_lines.append(row.line)
             num_rows += len(chunk)
             if progress:
@@ -119,7 +119,7 @@ def evaluate_file(
     places: list[int | str] = []
     for one in predict_examples(task, model, tokenizer, read.examples, limit):
         scorer.add(one.example, one.prediction)
-        if one.prediction.num_windows > 1 or one.prediction.num_cut:
+        if was_long(one.prediction):
             places.append(one.example.line or getattr(one.example, "id", "?"))
     lines = [*read.lines, *long_notes(places, limit.long)]
     return FileScores(task.name, len(read.examples), scorer.scores(), lines)

@@ -4,9 +4,8 @@ A file is written aside and renamed when complete, so that a stopped run leaves 
 """
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -16,6 +15,7 @@ from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.embedding import EmbedOptions, Vectors, text_chunks
 from bertkit.inference.layers import LayerChoice, check_layer
+from bertkit.text.files import written_aside
 
 
 class VectorWriter(Protocol):
@@ -42,20 +42,6 @@ def embed_to_file(
     with written_aside(output) as partial, closing(WRITERS[output.suffix](partial, width, chosen.dtype)) as writer:
         count = write_vectors(bert, texts, writer, progress=progress, **options)
     return count, width
-
-
-@contextmanager
-def written_aside(output: Path) -> Iterator[Path]:
-    """A path to write to, which takes the file's name when all went well and is gone when it did not."""
-    partial = output.with_name(output.name + ".partial")
-    try:
-        yield partial
-        os.replace(partial, output)
-    except OSError as error:
-        raise BertkitError(f"cannot write {output}: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink()
 
 
 def write_vectors(

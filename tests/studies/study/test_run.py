@@ -37,7 +37,7 @@ def test_every_arm_is_measured_by_everything(outcome: StudyOutcome) -> None:
         assert all(len(result.values(arm, name)) == 1 for name in (own, *tasks))
         assert result.difference("ltr", own) is None
     assert 0.0 <= result.values("mlm", "SST-2 accuracy")[0] <= 100.0
-    assert result.notes == ("toy",)
+    assert result.notes[0] == "toy"
     assert result.about["pre-training runs"] == 2
     assert read_result(outcome.folder) == result
 
@@ -105,6 +105,21 @@ def test_weights_lost_with_a_machine_are_made_again_only_where_they_are_needed(
     again = study(data, recipe, tmp_path)
     assert trained == ["ltr"]
     assert again.result.scores == outcome.result.scores
+
+
+def test_collapsed_models_are_counted(outcome: StudyOutcome, data: Path, recipe: Path) -> None:
+    path = min((outcome.folder.parent / "parts").glob("*/SST-2*at-8.json"))
+    plain = json.loads(path.read_text())
+    try:
+        path.write_text(json.dumps({**plain, "collapsed": "it says '1' of all"}))
+        notes = study(data, recipe, outcome.folder.parent).result.notes
+        path.write_text(json.dumps({**plain, "collapsed": None}))
+        others = study(data, recipe, outcome.folder.parent).result.notes
+    finally:
+        path.write_text(json.dumps(plain))
+    (said,) = set(notes) - set(others)
+    assert said.startswith("SST-2 accuracy: ")
+    assert "of 4 models give one answer to everything" in said
 
 
 def test_no_time_is_left(data: Path, recipe: Path, tmp_path: Path) -> None:

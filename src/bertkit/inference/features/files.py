@@ -11,9 +11,10 @@ import numpy as np
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.features.make import FeatureChunk, FeatureOptions, label_text, make_recipe, stream_features
-from bertkit.inference.vector_files import NpyWriter, written_aside
+from bertkit.inference.vector_files import NpyWriter
 from bertkit.tasks.features import METADATA, FeatureRecipe, recipe_json
 from bertkit.tasks.reading.examples import TagExample, TextExample
+from bertkit.text.files import written_aside
 
 
 class FeatureWriter(Protocol):

@@ -1,7 +1,8 @@
 """Does a study agree with the paper? Told from the numbers alone: the sign of each difference, ours beside the paper's.
 
 A row of the paper that names one of our arms is compared with the paper's row of the baseline, column by column; our
-difference is that of the same arm and the measure that the column corresponds to. Nothing is weighed or excused.
+difference is that of the same arm and the measure that the column corresponds to. Beside it stands how large a
+difference these spreads would have let us see, so that silence is not taken for disagreement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit.studies.study.noise import Difference
-from bertkit.studies.study.result import Measure, PaperTable, StudyResult
+from bertkit.studies.study.result import Measure, PaperTable, StudyResult, TextTable
 
 Verdict = Literal["agrees", "disagrees", "within the noise", "too few seeds"]
 SAME = {  # columns of the paper whose measure has another name here
@@ -17,8 +18,13 @@ SAME = {  # columns of the paper whose measure has another name here
     "NER, frozen features": "CoNLL-2003 F1, frozen features",
     "perplexity": "held-out perplexity",
 }
-SMALL = 0.5  # points: what the paper itself would hardly call a difference
-MOST_LISTED = 8
+SAID = {
+    "agrees": "the same way",
+    "disagrees": "the other way",
+    "within the noise": "within the noise",
+    "too few seeds": "too few seeds",
+}
+MOST_LISTED = 6
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,12 @@ class Comparison:
     measure: Measure
     paper: float
     ours: Difference
+    visible: float | None  # how large ours would have to be, to be outside the noise
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a difference as large as the paper's could not have been seen here."""
+        return self.verdict == "within the noise" and self.visible is not None and abs(self.paper) < self.visible
 
     @property
     def verdict(self) -> Verdict:
@@ -62,7 +74,9 @@ def _of_table(result: StudyResult, table: PaperTable) -> Iterator[Comparison]:
             ours = result.difference(row.arm, measure.name)
             paper = row.values[column] - base.values[column]
             if ours is not None and paper:
-                yield Comparison(row.arm, column, measure, paper, ours)
+                yield Comparison(
+                    row.arm, column, measure, paper, ours, result.visible_difference(row.arm, measure.name)
+                )
 
 
 def measure_for(column: str, measures: Sequence[Measure]) -> Measure | None:
@@ -73,28 +87,62 @@ def measure_for(column: str, measures: Sequence[Measure]) -> Measure | None:
 
 
 def agreement_paragraphs(result: StudyResult) -> list[str]:
-    """For people: the count of verdicts with each comparison, or what differs where the paper has no such table."""
+    """For people: how many differences go the paper's way, and what the others can and cannot mean."""
+    if result.agreement:
+        return list(result.agreement)
     found = compare_with_paper(result)
     if not found:
         return [_without_paper(result)]
     labels = {arm.name: arm.label for arm in result.arms}
-    counts = {kind: sum(one.verdict == kind for one in found) for kind in dict.fromkeys(one.verdict for one in found)}
-    names = {"agrees": "the paper's way", "disagrees": "the other way", "too few seeds": "with too few seeds to say"}
-    said = ", ".join(f"{count} {names.get(kind, kind)}" for kind, count in counts.items())
-    many = f"Of {len(found)} differences that the paper also measured: {said}." if len(found) > 1 else ""
-    listed = "; ".join(_said(one, labels[one.arm]) for one in found[:MOST_LISTED])
-    more = f"; and {len(found) - MOST_LISTED} more in the tables" if len(found) > MOST_LISTED else ""
-    base = f"Against {labels[result.baseline]}: "
-    return [part for part in (many, f"{base}{listed}{more}.") if part]
+    groups = {name: group for name in SAID if (group := [one for one in found if one.verdict == name])}
+    base = labels[result.baseline]
+    head = f"Of {len(found)} differences from “{base}” that the paper also has"
+    head = head if len(found) > 1 else f"One difference from “{base}” is also in the paper"
+    said = [_group_said(name, group, labels, alone=len(found) == 1) for name, group in groups.items()]
+    missed = [one for one in groups.get("within the noise", []) if not one.is_hidden]
+    last = f" If as large as in the paper, these would have been seen: {_listed(missed, labels)}." if missed else ""
+    return [f"{head}: {'; '.join(said)}.{last}"]
 
 
-def _said(one: Comparison, label: str) -> str:
+def _group_said(name: str, group: Sequence[Comparison], labels: dict[str, str], *, alone: bool) -> str:
+    said = SAID[name] if alone else f"{len(group)} {SAID[name]}"
+    if name in ("agrees", "disagrees"):
+        return f"{said}, outside the noise ({_listed(group, labels)})"
+    hidden = sum(one.is_hidden for one in group)
+    some = "" if hidden == len(group) else f"{hidden} of them "
+    return f"{said}, {some}too small in the paper to be seen with so few seeds" if hidden else said
+
+
+def _listed(group: Sequence[Comparison], labels: dict[str, str]) -> str:
+    shown = [f"{labels[one.arm]} in {one.measure.name}" for one in group[:MOST_LISTED]]
+    more = [f"{len(group) - MOST_LISTED} more in the table"] if len(group) > MOST_LISTED else []
+    return "; ".join([*shown, *more])
+
+
+def agreement_table(result: StudyResult) -> TextTable | None:
+    """Every difference that the paper also has, ours beside it; None where there is none."""
+    found = [] if result.agreement else compare_with_paper(result)
+    if not found:
+        return None
+    labels = {arm.name: arm.label for arm in result.arms}
+    columns = ("arm", "measure", "verdict", "#the paper", "#here", "#visible here from", "#p")
+    title = f"Differences from “{labels[result.baseline]}”, the paper's and ours"
+    return TextTable(title, columns, tuple(_row(one, labels[one.arm]) for one in found))
+
+
+def _row(one: Comparison, label: str) -> tuple[str, ...]:
     digits = one.measure.decimals
-    p = "" if one.ours.p is None else f", p = {one.ours.p:.2g}"
-    small = " (small)" if abs(one.paper) < SMALL else ""
-    verdict = {"agrees": "the same way", "disagrees": "the other way"}.get(one.verdict, one.verdict)
-    ours = f"{one.ours.value:+.{digits}f} here{p}"
-    return f"{label}, {one.measure.name}: {one.paper:+.1f} in the paper{small}, {ours}: {verdict}"
+    p = "–" if one.ours.p is None else f"{one.ours.p:.2g}"
+    visible = "–" if one.visible is None else f"±{one.visible:.{digits}f}"
+    paper, ours = f"{one.paper:+.1f}", f"{one.ours.value:+.{digits}f}"
+    return label, one.measure.name, SAID[one.verdict], paper, ours, visible, p
+
+
+def in_short(result: StudyResult) -> str:
+    """For a table of contents: 2 the same way, 1 within the noise."""
+    found = [] if result.agreement else compare_with_paper(result)
+    counts = {said: sum(one.verdict == name for one in found) for name, said in SAID.items()}
+    return ", ".join(f"{count} {said}" for said, count in counts.items() if count) or "–"
 
 
 def _without_paper(result: StudyResult) -> str:
@@ -113,7 +161,7 @@ def _without_paper(result: StudyResult) -> str:
             open_ += difference.is_outside_noise is None
     if all(score.arm == result.baseline for score in result.scores):
         return "Too little is measured yet to compare anything."
-    first = "No figure of the paper corresponds one to one."
+    first = "The paper has no figures for what is measured here so far."
     if not claimed:
         why = "too few seeds" if open_ else "all differences are within the noise"
         return f"{first} Nothing is claimed: {why}."

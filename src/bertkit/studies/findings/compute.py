@@ -4,10 +4,12 @@ In: sizes. Out: figures of cost.py for every size, measured several times, one a
 them. Parts of several devices in one folder stand side by side in one result.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -24,6 +26,8 @@ from bertkit.training.toml_text import to_dataclass, to_plain
 from bertkit.training.world import choose_device
 
 FOLDER = "compute"
+YEAR = 24 * 365  # hours
+BUSY = 1.4  # programs a core, ours among them: another that runs beside it makes 1.5 of two cores
 CHIP_HOURS = {"base": 16 * 96, "large": 64 * 96}  # section A.2: 4 and 16 Cloud TPUs of 4 chips, 4 days
 MEASURED = {  # figure of a part: name, unit, whether lower is better, decimals
     "hours": ("hours of the paper's 1 M steps", "h", True, 1),
@@ -74,7 +78,7 @@ def run_compute_study(request: StudyRequest) -> StudyOutcome:
     options = to_dataclass(ComputeOptions, request.scale.options, "options.")
     parts = _parts(request, options)
     left = [part for part in parts if not part.path.is_file()]
-    stopped = work_through(request, [([part.job() for part in left], 1)])
+    stopped = work_through(request, (), [part.job() for part in left], 1)
     missing = tuple(part.said for part in parts if not part.path.is_file())
     result = collect_compute(request, options, missing)
     result.write(request.folder)
@@ -97,10 +101,16 @@ def device_name(device: str) -> str:
     return torch.cuda.get_device_name() if gpu else f"CPU, {torch.get_num_threads()} threads"
 
 
+def cpu_load() -> float:
+    """Of all programs, this one among them, as a share of the cores; 0 where the system does not say."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+
+
 def measure_part(part: CostPart, progress: Callable[[float], None]) -> dict[str, Any]:
     """Measure and store."""
-    started = time.monotonic()
+    started, load = time.monotonic(), cpu_load() if choose_device(part.device).type == "cpu" else 0.0
     found = measure_cost(part.size, part.use, part.device, progress)
+    found |= {"load": max(load, cpu_load()) if load else 0.0}
     found |= {"device": device_name(part.device), "repeat": part.repeat, "seconds": time.monotonic() - started}
     found |= {"score": found["hours"], "metric": "training hours", "collapsed": ""}  # what the live line shows
     write_json(part.path, found)
@@ -119,7 +129,7 @@ def collect_compute(request: StudyRequest, options: ComputeOptions, missing: Seq
         for name in MEASURED
     ]
     recipe = request.recipe
-    notes = scaled_notes(stored)
+    notes = [*scaled_notes(stored), *busy_notes(stored)]
     return StudyResult(
         name=recipe.name,
         scale=request.scale_name,
@@ -132,6 +142,7 @@ def collect_compute(request: StudyRequest, options: ComputeOptions, missing: Seq
         scores=tuple(scores),
         tables=(counts_table(options.sizes, stored), *(beside_paper(stored, device) for device in devices)),
         notes=(*request.scale.notes, *recipe.notes, *notes, *missing_notes(missing)),
+        agreement=agreement(stored, devices),
         remark=recipe.remark,
         command=request.command,
         about=about_machine(request, sum(found["seconds"] for found in stored) / 60),
@@ -146,6 +157,31 @@ def _label(size: str) -> str:
 def _measure(name: str, device: str, devices: Sequence[str]) -> Measure:
     said, unit, lower, decimals = MEASURED[name]
     return Measure(said if len(devices) == 1 else f"{said}, {device}", unit, lower, decimals)
+
+
+def agreement(stored: Sequence[dict[str, Any]], devices: Sequence[str]) -> tuple[str, ...]:
+    """There is nothing to agree on: another machine, and what the paper's hours would be there."""
+    found = []
+    for device in devices:
+        for size, chips in CHIP_HOURS.items():
+            hours = [one["hours"] for one in stored if (one["size"], one["device"]) == (size, device)]
+            if hours:
+                here = median(hours)
+                days = f"{here / 24:,.0f} days" if here < YEAR else f"{here / YEAR:,.0f} years"
+                found.append(f"{size}: {chips:,} TPU chip-hours then, {days} on {device}")
+    if not found:
+        return ()
+    head = "Cost is of a machine, so there is nothing to agree on. The paper's training of"
+    return (f"{head} {'; '.join(found)}.",)
+
+
+def busy_notes(stored: Sequence[dict[str, Any]]) -> list[str]:
+    """Said where other programs held a CPU up while it was measured."""
+    loads = [one["load"] for one in stored if one.get("load", 0.0) > BUSY]
+    if not loads:
+        return []
+    who = f"{len(loads)} of {len(stored)} measurements"
+    return [f"The machine was busy during {who} (load of up to {max(loads):.1f} times its cores): they are too slow."]
 
 
 def scaled_notes(stored: Sequence[dict[str, Any]]) -> list[str]:
@@ -179,8 +215,8 @@ def counts_table(sizes: Sequence[str], stored: Sequence[dict[str, Any]]) -> Text
                 "–" if peak is None else f"{peak / 1e9:,.1f} GB",
             )
         )
-    head = ("size", "parameters", "training FLOPs a token", "inference FLOPs a token", "weights in float32")
-    return TextTable("Counted", (*head, "memory of a training step, counted", "measured"), tuple(rows))
+    head = ("size", "#parameters", "#training FLOPs a token", "#inference FLOPs a token", "#weights in float32")
+    return TextTable("Counted", (*head, "#memory of a training step, counted", "#measured"), tuple(rows))
 
 
 def beside_paper(stored: Sequence[dict[str, Any]], device: str) -> TextTable:
@@ -189,9 +225,9 @@ def beside_paper(stored: Sequence[dict[str, Any]], device: str) -> TextTable:
     for size in PRESETS:
         hours = [found["hours"] for found in stored if (found["size"], found["device"]) == (size, device)]
         if hours:
-            mean, chips = sum(hours) / len(hours), CHIP_HOURS.get(size)
+            middle, chips = median(hours), CHIP_HOURS.get(size)
             published = "–" if chips is None else f"{chips:,} chip-hours"
-            ratio = "–" if chips is None else f"{chips / mean:,.2g} chips"
-            rows.append((size, published, f"{mean:,.1f} h ({mean / 24:,.1f} days)", ratio))
-    columns = ("size", "the paper's training", f"the same steps on {device}", "this device is worth")
+            ratio = "–" if chips is None else f"{chips / middle:,.2g} chips"
+            rows.append((size, published, f"{middle:,.1f} h ({middle / 24:,.1f} days)", ratio))
+    columns = ("size", "#the paper's training", f"#the same steps on {device}", "#this device is worth")
     return TextTable(f"Beside the paper: {device}", columns, tuple(rows))

@@ -5,6 +5,7 @@ and each layer of BERT tell one sense from two. The fixed vectors cannot, by con
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ from bertkit.studies.findings.parts import (
     plan_models,
     scale_notes,
     trained_on,
-    training_phase,
+    training_jobs,
+    waits_for,
     work_through,
 )
 from bertkit.studies.findings.word2vec import MISSING, has_gensim
@@ -53,11 +55,9 @@ def run_context_study(request: StudyRequest) -> StudyOutcome:
     todo = [part for part in parts if options.wants(part) and (part.run is not None or has_gensim())]
     left = [part for part in todo if not part.is_done]
     needed = {part.run.name for part in left if part.run is not None}
-    phases = [
-        training_phase(request, runs, needed, text),
-        ([part.job() for part in left], num_workers(request, GPU_PARTS)),
-    ]
-    stopped = work_through(request, phases)
+    training = training_jobs(runs, needed, text)
+    jobs = [replace(part.job(), after=waits_for(training, part.run)) for part in left]
+    stopped = work_through(request, list(training.values()), jobs, num_workers(request, GPU_PARTS))
     result = collect_context(request, config_of(runs[0], text).num_layers, runs, parts)
     result.write(request.folder)
     missing = tuple(part.said for part in todo if not part.is_done)
@@ -78,7 +78,8 @@ def collect_context(
         Arm(layer_name(layer), f"layer {layer} of {num_layers}" if layer else "embeddings with position")
         for layer in range(num_layers + 1)
     ]
-    return StudyResult(
+    measures = tuple(measure for measure in (SENSES, RANKING, FAIR) if measure.name in names)
+    result = StudyResult(
         name=recipe.name,
         scale=request.scale_name,
         question=recipe.question,
@@ -86,7 +87,7 @@ def collect_context(
         paper=recipe.paper,
         arms=tuple(arms),
         baseline=ROW,
-        measures=tuple(measure for measure in (SENSES, RANKING, FAIR) if measure.name in names),
+        measures=measures,
         scores=tuple(scores),
         tables=(fair_table(arms, done),),
         notes=(*scale_notes(request), *recipe.notes, *_notes(parts, done)),
@@ -94,6 +95,32 @@ def collect_context(
         command=request.command,
         about={**about_machine(request, sum(stored["seconds"] for _, stored in done) / 60), **trained_on(runs)},
     )
+    return replace(result, agreement=agreement(result))
+
+
+def agreement(result: StudyResult) -> tuple[str, ...]:
+    """The paper has no figures: what its argument leads one to expect, and what was found."""
+    found = [(arm, one) for arm in result.arms if (one := result.summary(arm.name, RANKING.name))]
+    layers = [(arm, one) for arm, one in found if arm.name.startswith("layer-")]
+    fixed = [f"{arm.label} {one.mean:.1f}" for arm, one in found if arm.name in (ROW, WORD2VEC)]
+    if not layers or not fixed:
+        return ()
+    best, scores = max(layers, key=lambda pair: pair[1].mean)
+    return (
+        "The paper argues and has no figures of this. If it is right, fixed vectors rank pairs with one form of the "
+        f"word by chance, and layers do better. Here: {', '.join(fixed)}; the best of all layers, {best.label}, "
+        f"{scores.mean:.1f} ± {scores.spread:.1f}, {_beyond_chance(result, best)}.",
+    )
+
+
+def _beyond_chance(result: StudyResult, best: Arm) -> str:
+    """A fixed row has no spread, so this is a test against exactly 50; the best of several layers is chosen by eye."""
+    difference = result.difference(best.name, RANKING.name, ROW)
+    if difference is None or difference.is_outside_noise is None:
+        return "with too few seeds to say whether that is chance"
+    if not difference.is_outside_noise:
+        return "within the noise of chance"
+    return f"{'above' if difference.value > 0 else 'below'} chance, outside the noise (p = {difference.p:.2g})"
 
 
 def _scores(arm: str, seed: int, found: dict[str, Any]) -> list[Score]:
@@ -112,7 +139,7 @@ def fair_table(arms: Sequence[Arm], done: Sequence[tuple[int, dict[str, Any]]]) 
         if known:
             mean = np.mean(known, axis=0)
             rows.append((arm.label, *(f"{mean[a][b]:.3f}" for a, b in ((0, 1), (0, 2), (1, 2)))))
-    columns = tuple(f"{USES[a]} / {USES[b]}" for a, b in ((0, 1), (0, 2), (1, 2)))
+    columns = tuple(f"#{USES[a]} / {USES[b]}" for a, b in ((0, 1), (0, 2), (1, 2)))
     return TextTable('Cosines of "fair" in its sentences and "unbiased"', ("vectors", *columns), tuple(rows))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bertkit.pages.frame import save
-from bertkit.studies.findings.agreement import agreement_paragraphs
+from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, in_short
 from bertkit.studies.findings.figures import page_of
 from bertkit.studies.findings.plots import plot_study
 from bertkit.studies.study.result import Arm, Measure, PaperRow, PaperTable, StudyResult, TextTable
@@ -20,8 +20,12 @@ training loop and tasks. What follows was written by the program from the stored
 were written by hand. [The same as a page to explore]({page}).
 
 A figure is the mean over the seeds ± their sample standard deviation. **▲** and **▼** mean better and worse than the
-baseline (in bold), outside the noise: {test}. ≈ is within the noise, ? has too few seeds. MNLI, which the paper uses
-most, is not at hand: SST-2, MRPC, RTE, STS-B, CoNLL-2003 or WikiANN, and SQuAD stand in for it."""
+baseline (in bold), outside the noise: {test}. ≈ is within the noise, ? has too few seeds.
+
+Where the paper has the same difference, both stand side by side. *The same way* and *the other way* are said only outside
+the noise. *Visible here from* is how large a difference would have had to be, given how much the seeds differ, to be told
+from chance: where the paper's is smaller, silence says nothing. MNLI, which the paper uses most, is not at hand: SST-2,
+MRPC, RTE, STS-B, CoNLL-2003 and SQuAD stand in for it."""
 
 
 def write_findings(results: Sequence[StudyResult], folder: str | Path) -> Path:
@@ -37,14 +41,14 @@ def write_findings(results: Sequence[StudyResult], folder: str | Path) -> Path:
 def findings_text(results: Sequence[StudyResult], plots: dict[str, list[Path]]) -> str:
     """The whole document."""
     parts = [OPENING.format(page=f"{FOLDER}/{PAGE}", test=results[0].test)]
-    parts += ["| study | question |\n|---|---|\n" + "\n".join(_contents(result) for result in results)]
+    parts += [_table(("study", "question", "differences beside the paper's"), map(_contents, results))]
     for result in results:
         parts += study_text(result, plots.get(result.name, []))
     return "\n\n".join(parts) + "\n"
 
 
-def _contents(result: StudyResult) -> str:
-    return f"| [{result.name}](#{result.name}) | {_plain(result.question)} |"
+def _contents(result: StudyResult) -> tuple[str, ...]:
+    return f"[{result.name}](#{result.name})", result.question, in_short(result)
 
 
 def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
@@ -54,10 +58,12 @@ def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
     parts += [f"Here, at the scale `{result.scale}`:", score_table(result)] if result.scores else []
     parts += [f"![{path.stem.replace('-', ' ')}]({FOLDER}/{path.name})" for path in plots]
     parts += [part for table in result.tables for part in (f"**{_plain(table.title)}**", text_table(table))]
-    parts += agreement_paragraphs(result)
+    parts += ["### Does it agree with the paper?", *agreement_paragraphs(result)]
+    parts += [text_table(beside)] if (beside := agreement_table(result)) else []
     parts += [f"Remark: {result.remark}"] if result.remark else []
+    parts += ["### What this scale can and cannot show"] if result.notes else []
     parts += ["\n".join(f"- {note}" for note in result.notes)] if result.notes else []
-    parts += [f"    {result.command}"] if result.command else []
+    parts += ["### Run it yourself", f"    {result.command}"] if result.command else []
     parts += [_about(result)] if result.about else []
     return parts
 
@@ -65,7 +71,7 @@ def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
 def score_table(result: StudyResult) -> str:
     """Arms by measures: mean, spread and verdict."""
     measured = [one for one in result.measures if any(result.values(arm.name, one.name) for arm in result.arms)]
-    head = ["arm", *(_head(measure) for measure in measured)]
+    head = ["arm", *(f"#{_head(measure)}" for measure in measured)]
     rows = []
     for arm in result.arms:
         label = f"**{arm.label}**" if arm.name == result.baseline else arm.label
@@ -101,7 +107,7 @@ def paper_table(result: StudyResult, table: PaperTable) -> str:
     for row in table.rows:
         label = f"**{row.label}**" if row.arm == result.baseline else row.label
         rows.append([label, *(paper_cell(table, row, column) for column in table.columns)])
-    return _table(["", *table.columns], rows)
+    return _table(["", *(f"#{column}" for column in table.columns)], rows)
 
 
 def paper_cell(table: PaperTable, row: PaperRow, column: str) -> str:
@@ -126,7 +132,9 @@ def _about(result: StudyResult) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
+    """A column whose head begins with # holds numbers, as on the pages."""
+    rule = ["---:" if name.startswith("#") else "---" for name in head]
+    lines = [[name.removeprefix("#") for name in head], rule, *rows]
     return "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
 
 

@@ -17,7 +17,8 @@ from bertkit.studies.findings.parts import (
     plan_models,
     scale_notes,
     trained_on,
-    training_phase,
+    training_jobs,
+    waits_for,
     work_through,
 )
 from bertkit.studies.study.config import TaskUse
@@ -69,9 +70,12 @@ def run_features_study(request: StudyRequest) -> StudyOutcome:
     plan = {(choice.arm, run.seed): _measurement(request, run, choice) for run in runs for choice in choices}
     open_parts = {place: one for place, one in plan.items() if not one.is_done}
     needed = {one.run.name for one in open_parts.values()}
-    jobs = [replace(one.job(measurement_seconds(one, config)), name=_said(*p)) for p, one in open_parts.items()]
-    phases = [training_phase(request, runs, needed, text), (jobs, num_workers(request, GPU_PARTS))]
-    stopped = work_through(request, phases)
+    training = training_jobs(runs, needed, text)
+    jobs = [
+        replace(one.job(measurement_seconds(one, config)), name=_said(*place), after=waits_for(training, one.run))
+        for place, one in open_parts.items()
+    ]
+    stopped = work_through(request, list(training.values()), jobs, num_workers(request, GPU_PARTS))
     missing = tuple(_said(*place) for place, one in plan.items() if not one.is_done)
     result = collect_features(request, choices, runs, plan, missing)
     result.write(request.folder)

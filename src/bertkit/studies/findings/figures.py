@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bertkit.pages.study import StudyFigures, study_page
-from bertkit.studies.findings.agreement import agreement_paragraphs
+from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table
 from bertkit.studies.study.result import Arm, Measure, StudyResult
 
 
@@ -29,6 +29,7 @@ def study_figures(result: StudyResult) -> StudyFigures:
         curves=[asdict(curve) for curve in result.curves if curve.points],
         tables=[asdict(table) for table in result.tables],
         agreement=agreement_paragraphs(result),
+        comparison=asdict(beside) if (beside := agreement_table(result)) else None,
         remark=result.remark,
         notes=list(result.notes),
         command=result.command,

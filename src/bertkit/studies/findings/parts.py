@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from bertkit.inference.loading import open_checkpoint
 from bertkit.model.config import BertConfig
 from bertkit.studies.jobs import Job, run_jobs
 from bertkit.studies.study.config import ArmRecipe
-from bertkit.studies.study.estimate import run_seconds
+from bertkit.studies.study.estimate import about_minutes, run_seconds
 from bertkit.studies.study.request import StudyRequest, Text
-from bertkit.studies.study.runs import PlannedRun, plan_run
+from bertkit.studies.study.runs import TRAINING, PlannedRun, plan_run
 from bertkit.studies.suite_live import SuiteLine
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import fingerprint
@@ -98,32 +98,39 @@ def num_workers(request: StudyRequest, on_gpu: int) -> int:
     return cores if choose_device(request.device).type == "cpu" else max(1, min(on_gpu, cores - 1))
 
 
-def work_through(request: StudyRequest, phases: Sequence[tuple[Sequence[Job], int]]) -> str | None:
-    """Do the jobs of each phase by so many processes; what stopped it, where something did. Weights are seconds."""
-    jobs = [job for phase, _ in phases for job in phase]
+def work_through(request: StudyRequest, runs: Sequence[Job], parts: Sequence[Job], workers: int) -> str | None:
+    """Train, and measure by so many processes; what stopped it, where something did. Weights are seconds."""
+    jobs, training = [*runs, *parts], num_workers(request, GPU_RUNS) if runs else 1
     with catch_signals() as stop, SuiteLine(jobs, shown=request.shown) as line:
         if jobs:
-            line.print(_estimate_line(request, phases))
-        for phase, workers in phases:
-            if not run_jobs(phase, workers, line, lambda: stop.name is not None or request.is_late):
-                return stop.name or LATE
-    return None
+            line.print(_estimate_line(request, [(runs, training), (parts, workers)]))
+
+        def should_stop() -> bool:
+            return stop.name is not None or request.is_late
+
+        lent = (
+            choose_device(request.device).type != "cpu"
+        )  # weights may go with a GPU: measured first, as in pretraining
+        is_done = run_jobs(jobs, max(training, workers), line, should_stop, {TRAINING: training}, finish_first=lent)
+        return None if is_done else stop.name or LATE
 
 
 def _estimate_line(request: StudyRequest, phases: Sequence[tuple[Sequence[Job], int]]) -> str:
     seconds = sum(sum(job.weight for job in phase) / max(1, min(workers, len(phase))) for phase, workers in phases)
     num = sum(len(phase) for phase, _ in phases)
     what = f"{request.recipe.name}, scale {request.scale_name}: {num} parts to do"
-    return f"{what}, about {max(1, round(seconds / 60))} minutes"
+    return f"{what}, {about_minutes(seconds)}"
 
 
-def training_phase(
-    request: StudyRequest, runs: Sequence[PlannedRun], needed: set[str], text: Text | None
-) -> tuple[list[Job], int]:
-    """The runs whose weights are needed and are not there."""
+def training_jobs(runs: Sequence[PlannedRun], needed: set[str], text: Text | None) -> dict[str, Job]:
+    """The runs whose weights are needed and are not there, by name."""
     left = [run for run in runs if run.name in needed and not run.has_weights]
-    weights = {run.name: run_seconds(run, config_of(run, text).vocab_size) for run in left}
-    return [run.job(weights[run.name]) for run in left], num_workers(request, GPU_RUNS)
+    return {run.name: run.job(run_seconds(run, config_of(run, text).vocab_size)) for run in left}
+
+
+def waits_for(training: Mapping[str, Job], run: PlannedRun | None) -> str:
+    """The job that makes a run's weights; empty where they are there, or none are needed."""
+    return training[run.name].name if run is not None and run.name in training else ""
 
 
 def about_machine(request: StudyRequest, minutes: float) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,12 +10,14 @@ import torch
 import bertkit
 from bertkit.studies.study.config import ArmRecipe
 from bertkit.studies.study.measuring import Measurement
+from bertkit.studies.study.moments import moment_agreement, moment_arms, moment_scores, of_whole_run
+from bertkit.studies.study.perplexity import NEXT_TOKEN, NO_PAIRS, PERPLEXITY, perplexity_of
 from bertkit.studies.study.request import StudyRequest
-from bertkit.studies.study.result import Arm, Curve, Measure, Point, Score, StudyResult
+from bertkit.studies.study.result import Arm, Curve, Point, Score, StudyResult
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.studies.suite_parts import read_json
+from bertkit.tokenizer import Tokenizer
 
-PERPLEXITY = Measure("held-out perplexity", "", lower_is_better=True)
 HELD_OUT = {  # name of a curve: the journal's key, unit, whether lower is better, factor
     "held-out loss": ("mlm_loss", "nats", True, 1.0),
     "held-out accuracy": ("mlm_accuracy", "%", False, 100.0),
@@ -23,7 +25,6 @@ HELD_OUT = {  # name of a curve: the journal's key, unit, whether lower is bette
 }
 MOST_NAMED = 3
 TRAINING = "training loss (predicted tokens)"
-MOMENTS = {0.125: "1/8", 0.25: "1/4", 0.5: "1/2", 1.0: "all"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ def collect(request: StudyRequest, plan: StudyPlan) -> StudyResult:
         moment_scores(request.scale.looks, done, found) if by_moment else [*perplexities(done), *final_scores(found)]
     )
     names = {score.measure for score in scores}
-    measures = dict.fromkeys([PERPLEXITY, *(one.measure for one in plan.measurements)])
-    return StudyResult(
+    measures = dict.fromkeys([PERPLEXITY, NEXT_TOKEN, NO_PAIRS, *(one.measure for one in plan.measurements)])
+    curves = [*training_curves(done), *held_out_curves(done), *task_curves(found)]
+    result = StudyResult(
         name=recipe.name,
         scale=request.scale_name,
         question=recipe.question,
@@ -62,12 +64,13 @@ def collect(request: StudyRequest, plan: StudyPlan) -> StudyResult:
         baseline=recipe.baseline or arms[0].name,
         measures=tuple(measure for measure in measures if measure.name in names),
         scores=tuple(scores),
-        curves=(*training_curves(done), *held_out_curves(done), *task_curves(found)),
-        notes=(*request.scale.notes, *recipe.notes, *not_done(plan.missing)),
+        curves=tuple(of_whole_run(curve) for curve in curves) if by_moment else tuple(curves),
+        notes=(*request.scale.notes, *recipe.notes, *collapsed_notes(found), *not_done(plan.missing)),
         remark=recipe.remark,
         command=request.command,
         about=about(request, done, found),
     )
+    return replace(result, agreement=moment_agreement(result)) if by_moment else result
 
 
 def not_done(missing: Sequence[str]) -> list[str]:
@@ -76,41 +79,28 @@ def not_done(missing: Sequence[str]) -> list[str]:
     return [f"Not done yet, {len(missing)} parts: {shown}"] if missing else []
 
 
+def collapsed_notes(measurements: Sequence[Measurement]) -> list[str]:
+    """Which scores are those of a model that gives one answer to everything, a line a measure."""
+    by_measure: dict[str, list[bool]] = {}
+    for one in measurements:
+        by_measure.setdefault(one.measure.name, []).append(bool(read_json(one.path).get("collapsed")))
+    said = "give one answer to everything, or failed; such scores tell nothing about pre-training."
+    return [f"{name}: {sum(all_)} of {len(all_)} models {said}" for name, all_ in by_measure.items() if any(all_)]
+
+
 def as_arm(arm: ArmRecipe) -> Arm:
     """As the result has it."""
     return Arm(arm.name, arm.label, dict(arm.set))
 
 
-def moment_arms(request: StudyRequest) -> list[Arm]:
-    """Moments of one run in place of arms."""
-    return [
-        Arm(MOMENTS[look], f"{MOMENTS[look]} of the steps" if look < 1.0 else "all steps", {"share": look})
-        for look in request.scale.looks
-    ]
-
-
 def perplexities(runs: Iterable[PlannedRun]) -> list[Score]:
     """At the end of each run."""
-    return [Score(run.arm, PERPLEXITY.name, run.seed, run.result()["perplexity"]) for run in runs]
+    return [Score(run.arm, perplexity_of(run).name, run.seed, run.result()["perplexity"]) for run in runs]
 
 
 def final_scores(measurements: Iterable[Measurement]) -> list[Score]:
     """Of the tasks, at the end of each run."""
     return [Score(one.run.arm, one.measure.name, one.run.seed, one.score) for one in measurements if one.look == 1.0]
-
-
-def moment_scores(
-    looks: Sequence[float], runs: Iterable[PlannedRun], measurements: Iterable[Measurement]
-) -> list[Score]:
-    """Of every moment, as if it were an arm."""
-    scores = [Score(MOMENTS[one.look], one.measure.name, one.run.seed, one.score) for one in measurements]
-    for run in runs:
-        at = {line["step"]: line["perplexity"] for line in run.result()["evaluations"]}
-        steps = {look: round(look * run.steps) for look in looks}
-        scores += [
-            Score(MOMENTS[look], PERPLEXITY.name, run.seed, at[step]) for look, step in steps.items() if step in at
-        ]
-    return scores
 
 
 def training_curves(runs: Sequence[PlannedRun]) -> list[Curve]:
@@ -171,5 +161,6 @@ def about(request: StudyRequest, runs: Sequence[PlannedRun], measurements: Seque
         "seeds": request.scale.seeds,
         "pre-training runs": len(runs),
         "tokens of each run": max((found["tokens"] for found in results), default=0),
+        **({"vocabulary": Tokenizer.load(runs[0].recipe.data.tokenizer).vocab_size} if runs else {}),
         "minutes": round(seconds / 60, 1),  # of all parts together, were they done one after another
     }

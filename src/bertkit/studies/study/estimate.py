@@ -52,6 +52,12 @@ def measurement_seconds(one: Measurement, config: BertConfig) -> float:
     return FINETUNE_START[device] + task.epochs * examples * length * 6 * weights / CPU
 
 
+def about_minutes(seconds: float) -> str:
+    """about 7 minutes"""
+    minutes = max(1, round(seconds / 60))
+    return f"about {minutes} {'minute' if minutes == 1 else 'minutes'}"
+
+
 def total_seconds(runs: Iterable[float], measurements: Iterable[float], device: str, workers: tuple[int, int]) -> float:
     """All of it: pre-training on one GPU is shared, not multiplied; fine-tuning leaves it half idle."""
     training, measuring = list(runs), list(measurements)

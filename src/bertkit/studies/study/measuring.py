@@ -7,6 +7,7 @@ seed of a measurement is that of its run, so that seeds are whole repetitions: o
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,9 @@ def with_features(measurement: Measurement, progress: Callable[[float], None]) -
         examples = [example for name in names for example in _tagged(measurement, name)]
         return make_features(bert, examples, FeatureOptions(layer=use.layer, per="word"), model)
 
-    train, test = make(task.train), make((task.test,))
+    with warnings.catch_warnings(record=True) as caught:  # such as sentences read in windows: noted, not printed
+        warnings.simplefilter("always")
+        train, test = make(task.train), make((task.test,))
     settings = TaggerTraining(
         epochs=task.epochs, batch_size=task.batch_size, hidden_size=use.hidden_size, seed=measurement.run.seed
     )
@@ -117,8 +120,15 @@ def with_features(measurement: Measurement, progress: Callable[[float], None]) -
     trained = train_tagger(train, None, settings, note, device=str(device))
     assert isinstance(trained.head, BiLstmHead)
     scores = score_tagger(trained.head.to(device), test, train)
+    notes = list(dict.fromkeys(str(one.message) for one in caught))
     plain = {"task": task.name, "seed": measurement.run.seed, "metric": task.metric, "collapsed": ""}
-    return {**plain, "scores": scores, "score": scores[task.metric], "seconds": time.monotonic() - started}
+    return {
+        **plain,
+        "notes": notes,
+        "scores": scores,
+        "score": scores[task.metric],
+        "seconds": time.monotonic() - started,
+    }
 
 
 def _tagged(measurement: Measurement, name: str) -> list[TagExample]:

@@ -12,6 +12,7 @@ FEWEST_SEEDS = 3  # a side, before a difference is claimed
 LEVEL = 0.05
 TEST_NAME = f"Welch's t-test, two-sided, p < {LEVEL}, at least {FEWEST_SEEDS} seeds a side"
 MOST_TERMS, TINY, CLOSE = 300, 1e-300, 1e-14
+MOST_T, BISECTIONS = 20.0, 50  # t for p = LEVEL is 4.3 with the fewest degrees of freedom, 2
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,34 @@ def compare_groups(group: Sequence[float], other: Sequence[float]) -> Difference
     return Difference(value, p, p < LEVEL)
 
 
+def visible_difference(group: Sequence[float], other: Sequence[float]) -> float | None:
+    """How large a difference these two groups' spreads would let the test see; None: too few runs."""
+    if min(len(group), len(other)) < FEWEST_SEEDS:
+        return None
+    error, freedom = _error_and_freedom(group, other)
+    if error == 0.0:
+        return 0.0
+    low, high = 0.0, MOST_T
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tail(middle, freedom) > LEVEL else (low, middle)
+    return high * math.sqrt(error)
+
+
 def welch_p(group: Sequence[float], other: Sequence[float]) -> float:
     """The two-sided p of Welch's test; groups without any spread differ for certain, or not at all."""
-    first, second = variance(group) / len(group), variance(other) / len(other)
-    value, error = fmean(group) - fmean(other), first + second
+    value, (error, freedom) = fmean(group) - fmean(other), _error_and_freedom(group, other)
     if error == 0.0:
         return 1.0 if value == 0.0 else 0.0
-    freedom = error**2 / (first**2 / (len(group) - 1) + second**2 / (len(other) - 1))
     return student_tail(value / math.sqrt(error), freedom)
+
+
+def _error_and_freedom(group: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """The variance of the difference of the means, and Welch's degrees of freedom."""
+    first, second = variance(group) / len(group), variance(other) / len(other)
+    error = first + second
+    below = first**2 / (len(group) - 1) + second**2 / (len(other) - 1)
+    return error, error**2 / below if below else math.inf
 
 
 def student_tail(t: float, freedom: float) -> float:

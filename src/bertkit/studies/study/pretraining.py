@@ -1,19 +1,21 @@
 """The studies that pre-train: arms by seeds, each trained by the product's own run, then measured on the suite's tasks.
 
-Two kinds of jobs, one after the other: runs, and what they are worth. Each is stored when it is done; the same call
-goes on with what is missing, also where the weights are gone but all their measurements are there.
+Two kinds of jobs: runs, and what they are worth. Each is stored when it is done; the same call goes on with what is
+missing, also where the weights are gone but all their measurements are there. Where the weights are gone too early, only
+runs whose measurements are not complete are trained again.
 """
 
 import os
+from dataclasses import replace
 
 from bertkit.errors import BertkitError
 from bertkit.model.config import BertConfig
 from bertkit.studies.jobs import Job, run_jobs
 from bertkit.studies.study.collect import StudyPlan, collect
-from bertkit.studies.study.estimate import measurement_seconds, run_seconds, total_seconds
+from bertkit.studies.study.estimate import about_minutes, measurement_seconds, run_seconds, total_seconds
 from bertkit.studies.study.measuring import Measurement
 from bertkit.studies.study.request import StudyOutcome, StudyRequest, Text
-from bertkit.studies.study.runs import PlannedRun, plan_runs
+from bertkit.studies.study.runs import TRAINING, PlannedRun, plan_runs
 from bertkit.studies.study.text import study_text
 from bertkit.studies.suite_live import SuiteLine
 from bertkit.tokenizer import Tokenizer
@@ -65,9 +67,13 @@ def work(request: StudyRequest, plan: StudyPlan, vocab_size: int, stop: StopRequ
     """Do what is missing, until the end, a signal, or the time that was given."""
     open_tasks = [one for one in plan.measurements if not one.is_done]
     needing = {one.run.name for one in open_tasks}
-    open_runs = [run for run in plan.runs if not (run.has_weights if run.name in needing else run.is_measured)]
-    runs = [run.job(run_seconds(run, vocab_size)) for run in _unique(open_runs)]
-    tasks = [one.job(measurement_seconds(one, _config(one, vocab_size))) for one in open_tasks]
+    open_runs = _unique([run for run in plan.runs if not (run.has_weights if run.name in needing else run.is_measured)])
+    runs = [run.job(run_seconds(run, vocab_size)) for run in open_runs]
+    names = {run.name: run.said for run in open_runs}
+    tasks = [
+        replace(one.job(measurement_seconds(one, _config(one, vocab_size))), after=names.get(one.run.name, ""))
+        for one in open_tasks
+    ]
     workers = choose_workers(request)
     seconds = total_seconds((j.weight for j in runs), (j.weight for j in tasks), _device(request), workers)
 
@@ -77,8 +83,9 @@ def work(request: StudyRequest, plan: StudyPlan, vocab_size: int, stop: StopRequ
     with SuiteLine([*runs, *tasks], shown=request.shown) as line:
         if runs or tasks:
             line.print(estimate_line(request, runs, tasks, seconds))
-        if run_jobs(runs, workers[0], line, should_stop):
-            run_jobs(tasks, workers[1], line, should_stop)
+        # A GPU may be lent, and weights go with it: what has been trained is measured first. Else cores are never idle.
+        lent = _device(request) != "cpu"
+        run_jobs([*runs, *tasks], max(workers), line, should_stop, {TRAINING: workers[0]}, finish_first=lent)
 
 
 def _unique(runs: list[PlannedRun]) -> list[PlannedRun]:
@@ -107,4 +114,4 @@ def choose_workers(request: StudyRequest) -> tuple[int, int]:
 def estimate_line(request: StudyRequest, runs: list[Job], tasks: list[Job], seconds: float) -> str:
     """What is to be done, and about how long it takes here."""
     what = f"{len(runs)} pre-training runs and {len(tasks)} measurements to do"
-    return f"{request.recipe.name}, scale {request.scale_name}: {what}, about {max(1, round(seconds / 60))} minutes"
+    return f"{request.recipe.name}, scale {request.scale_name}: {what}, {about_minutes(seconds)}"

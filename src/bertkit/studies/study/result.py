@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bertkit.errors import BertkitError
-from bertkit.studies.study.noise import TEST_NAME, Difference, compare_groups
+from bertkit.studies.study.noise import TEST_NAME, Difference, compare_groups, visible_difference
 from bertkit.studies.suite_parts import read_json, write_json
 from bertkit.training.toml_text import to_dataclass, to_plain
 
@@ -92,7 +92,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Anything else that is worth showing, ready to print."""
+    """Anything else that is worth showing, ready to print; the head of a column of numbers begins with #."""
 
     title: str
     columns: tuple[str, ...]
@@ -124,6 +124,7 @@ class StudyResult:
     curves: tuple[Curve, ...] = ()
     tables: tuple[TextTable, ...] = ()
     notes: tuple[str, ...] = ()  # what this scale can and cannot show; what was cut or is not done
+    agreement: tuple[str, ...] = ()  # paragraphs of a study that the signs of differences do not speak for
     remark: str = ""  # a paragraph written by hand, kept in the study's recipe
     command: str = ""  # that makes it
     about: dict[str, Any] = field(default_factory=dict)  # device, versions, minutes
@@ -140,6 +141,8 @@ class StudyResult:
                 raise BertkitError(
                     f"study {self.name}: a score of unknown arm or measure: {score.arm}, {score.measure}"
                 )
+        if unknown := {curve.arm for curve in self.curves} - arms:
+            raise BertkitError(f"study {self.name}: a curve of unknown arm: {', '.join(sorted(unknown))}")
 
     def values(self, arm: str, measure: str) -> tuple[float, ...]:
         """Of every seed, in the order of the seeds."""
@@ -157,6 +160,10 @@ class StudyResult:
         """This arm's mean minus another's (the baseline's unless said), and whether it is outside the noise."""
         ours, theirs = self.values(arm, measure), self.values(other or self.baseline, measure)
         return compare_groups(ours, theirs) if ours and theirs else None
+
+    def visible_difference(self, arm: str, measure: str) -> float | None:
+        """How large a difference from the baseline would have been called outside the noise, by these spreads."""
+        return visible_difference(self.values(arm, measure), self.values(self.baseline, measure))
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""

@@ -74,13 +74,14 @@ def run_study(
     return outcome
 
 
-def run_studies(name: str, *, minutes: float | None = None, **settings: Any) -> list[StudyOutcome]:
+def run_studies(name: str, *, minutes: float | None = None, command: str = "", **settings: Any) -> list[StudyOutcome]:
     """One study, or with `all` every one in turn; when the time is up, the rest say only what they lack."""
     names, started = list(STUDIES) if name == "all" else [name], time.monotonic()
     outcomes: list[StudyOutcome] = []
     for one in names:
         left = None if minutes is None else max(minutes - (time.monotonic() - started) / 60, NO_TIME)
-        outcomes.append(run_study(one, minutes=left, **settings))
+        said = command.replace("study all", f"study {one}", 1)
+        outcomes.append(run_study(one, minutes=left, command=said, **settings))
         if (outcomes[-1].stopped_by or "").startswith("SIG"):
             break
     return outcomes

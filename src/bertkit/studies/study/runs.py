@@ -26,6 +26,7 @@ from bertkit.training.toml_text import to_plain
 from bertkit.training.world import choose_device
 
 RUN = "run.json"
+TRAINING = "training"  # a kind of job: only so many share a GPU
 MOST_POINTS = 64  # of a curve of training losses
 CURVE = ("step", "loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "tokens")
 NOT_KEPT = ("optimizer.safetensors", "state.json")  # of weights on the way: nobody goes on from there
@@ -76,10 +77,14 @@ class PlannedRun:
         found: dict[str, Any] = read_json(self.parts / RUN)
         return found
 
+    @property
+    def said(self) -> str:
+        """For people."""
+        return f"pre-train {self.arm}, seed {self.seed}"
+
     def job(self, weight: float) -> Job:
         """Train it."""
-        said = f"pre-train {self.arm}, seed {self.seed}"
-        return Job(said, "bertkit.studies.study.runs:train", {"run": self}, weight)
+        return Job(self.said, "bertkit.studies.study.runs:train", {"run": self}, weight, kind=TRAINING)
 
 
 def plan_runs(request: StudyRequest, text: Text) -> list[PlannedRun]:
