@@ -21,7 +21,8 @@ import tokenizers
 
 from bench.data import ROOT
 from bench.prepare_original import make_examples
-from bertkit.corpus.prepare.run import num_cores, prepare
+from bertkit.cores import num_cores
+from bertkit.corpus.prepare.run import prepare
 from bertkit.text.documents import Document, read_documents
 from bertkit.text.sentences import document_sentences
 from bertkit.tokenizer import Tokenizer

@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 from uvicorn.loops.auto import auto_loop_factory
 
+from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
 from bertkit.serve.app import create_app
 from bertkit.serve.dispatch import Dispatcher
@@ -75,11 +76,6 @@ def named_sources(sources: Sequence[str]) -> dict[str, str]:
             raise BertkitError(f"two models are named {name!r}; name one otherwise, as in other={place}")
         named[name] = place
     return named
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Fleet:

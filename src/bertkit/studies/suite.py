@@ -4,7 +4,6 @@ What enters: any checkpoint that bertkit loads, and the data folder. What leaves
 results.json, report.md and report.html. Finished parts are never measured twice; on a GPU several processes share it.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.loading import open_checkpoint
@@ -128,5 +128,5 @@ def choose_workers(bert: Bert, num_jobs: int) -> int:
     wanted = 8 if size < SMALL else 4 if size < MIDDLE else 2
     free, _ = torch.cuda.mem_get_info(bert.device)
     room = int(free // (BYTES_A_RUN + 4 * 4 * size))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_cores()
     return max(1, min(wanted, room, cores - 1, num_jobs))

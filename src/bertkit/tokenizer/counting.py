@@ -7,7 +7,6 @@ and the pre-tokenizer, which never look beyond a space, then see each different 
 
 from __future__ import annotations
 
-import os
 import string
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -103,8 +102,3 @@ def fold_parts(parts: Counter[str], counts: Counter[str], lowercase: bool) -> No
             raise
         for piece, _ in pieces:
             counts[piece] += count
-
-
-def available_cores() -> int:
-    """How many processes can work at once here."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

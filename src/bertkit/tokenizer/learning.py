@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
 from bertkit.text.cleaning import clean_paragraph
 from bertkit.text.documents import ReadOptions, read_documents
 from bertkit.text.files import find_files
 from bertkit.text.reports import ReadReport
 from bertkit.text.sampling import TextSample
-from bertkit.tokenizer.counting import available_cores
 from bertkit.tokenizer.report import VocabularyReport, measure_vocabulary
 from bertkit.tokenizer.train import train_vocabulary
 from bertkit.tokenizer.wordpiece import Tokenizer
@@ -40,7 +40,7 @@ class VocabularyOptions:
     sample_bytes: int = 200 * 10**6
     seed: int = 0
     num_unused: int = 0
-    num_workers: int = field(default_factory=available_cores, compare=False)  # does not change the result
+    num_workers: int = field(default_factory=num_cores, compare=False)  # does not change the result
 
     def __post_init__(self) -> None:
         for name, least in (("size", 6), ("sample_bytes", 1), ("num_unused", 0), ("num_workers", 1)):

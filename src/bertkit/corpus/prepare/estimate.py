@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bertkit.cores import num_cores
 from bertkit.corpus.prepare.blocks import BlockEncoder, EncodedBlock, PrepareOptions, blocks_of
 from bertkit.corpus.prepare.pool import one_thread
-from bertkit.corpus.prepare.run import num_cores
 from bertkit.corpus.store import OFFSET
 from bertkit.errors import BertkitError
 from bertkit.text.documents import read_documents

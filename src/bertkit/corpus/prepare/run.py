@@ -8,12 +8,12 @@ part becomes a shard. What is finished stays when the process is killed, so a se
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from bertkit.cores import num_cores
 from bertkit.corpus.dedup import Duplicates, Repeated, find_duplicates
 from bertkit.corpus.prepare.blocks import PrepareOptions
 from bertkit.corpus.prepare.jobs import Input, Jobs, Progress
@@ -56,11 +56,6 @@ def prepare(
         raise BertkitError(
             f"{error.filename or folder}: {error.strerror or error}; start again to go on from what is finished"
         ) from None
-
-
-def num_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _prepare(

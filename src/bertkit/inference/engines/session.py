@@ -5,7 +5,6 @@ in the batch changes no result. Training, other devices and other layers than th
 weights. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import Sequenced, chunked
 from bertkit.model.attention import Backend
@@ -41,7 +41,7 @@ def load_runtime() -> Any:
 
 def num_threads() -> int:
     """As many as PyTorch would use (OMP_NUM_THREADS, torch.set_num_threads), but no more than this process may."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = num_cores()
     return max(1, min(torch.get_num_threads(), allowed))
 
 

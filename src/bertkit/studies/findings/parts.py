@@ -6,7 +6,6 @@ parts/, so that the same call goes on after a kill. Nothing here knows what is m
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 import bertkit
+from bertkit.cores import num_cores
 from bertkit.corpus.store import read_manifest
 from bertkit.inference.loading import open_checkpoint
 from bertkit.model.config import BertConfig
@@ -92,7 +92,7 @@ def store_identity(folder: str) -> list[Any]:
 
 def num_workers(request: StudyRequest, on_gpu: int) -> int:
     """Processes: a core each on CPUs, several that share a GPU."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_cores()
     if request.workers:
         return request.workers
     return cores if choose_device(request.device).type == "cpu" else max(1, min(on_gpu, cores - 1))

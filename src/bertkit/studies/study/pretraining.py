@@ -5,9 +5,9 @@ missing, also where the weights are gone but all their measurements are there. W
 runs whose measurements are not complete are trained again.
 """
 
-import os
 from dataclasses import replace
 
+from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
 from bertkit.model.config import BertConfig
 from bertkit.studies.jobs import Job, run_jobs
@@ -105,7 +105,7 @@ def choose_workers(request: StudyRequest) -> tuple[int, int]:
     """Processes for runs and for measurements: a core each on CPUs, several that share a GPU."""
     if request.workers:
         return request.workers, request.workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_cores()
     if _device(request) == "cpu":
         return cores, cores
     return max(1, min(GPU_RUNS, cores // 4)), max(1, min(GPU_MEASUREMENTS, cores - 1))
