@@ -49,9 +49,12 @@ def test_the_recipes_of_the_repository(path: Path) -> None:
     assert recipe.model.config(1000, next_sentence=True).vocab_size == 1000
 
 
-def test_minutes_go_over_steps_and_init_over_the_file(file: Path) -> None:
+def test_steps_or_minutes_and_init_go_over_the_file(file: Path) -> None:
     recipe = read_recipe(file, minutes=5.0, init="some/where")
     assert (recipe.steps, recipe.minutes, recipe.model.init) == (None, 5.0, "some/where")
+    assert read_recipe(file, ["minutes=5"], steps=7).steps == 7
+    with pytest.raises(BertkitError, match="give one of them, not both"):
+        read_recipe(file, steps=7, minutes=5.0)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ def pretrain(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last checkpoint, where there is one.")
     ] = False,
-    minutes: Annotated[float | None, typer.Option(help="A time budget in place of the recipe's steps.")] = None,
+    steps: Annotated[int | None, typer.Option(help="So many steps in place of what the recipe says.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="A time budget in place of what the recipe says.")] = None,
     init: Annotated[str | None, typer.Option(help="Go on from this checkpoint's weights.")] = None,
     objective: Annotated[
         str | None, typer.Option(help="mlm, or ltr: left to right, to compare with; as the recipe says.")
@@ -41,7 +42,7 @@ def pretrain(
     from bertkit.training.recipe import read_recipe
 
     changes = [*(changes or ()), *([f"objective={objective}"] if objective else ())]
-    read = read_recipe(recipe, changes, minutes=minutes, init=init)
+    read = read_recipe(recipe, changes, steps=steps, minutes=minutes, init=init)
     if estimate:
         from bertkit.training.estimate.recipe import estimate_recipe
 

@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from bertkit.model.budgets import VECTORS
 from bertkit.model.packed import PackedBatch, pack, plan_batches
@@ -42,9 +45,33 @@ def run_in_batches(
     """Call `run` with each batch and the indices in it; collect one result a sequence, in the order given."""
     results: dict[int, R] = {}
     for indices in plan_batches([len(s.ids) for s in sequences], max_tokens or default_max_tokens(device)):
-        batch = pack_sequences([sequences[index] for index in indices]).to(device)
+        batch = pack_on(device, [sequences[index] for index in indices])
         results.update(zip(indices, run(batch, indices), strict=True))
     return [results[index] for index in range(len(sequences))]
+
+
+def vectors_in_batches(
+    sequences: Sequence[Sequenced],
+    run: Callable[[PackedBatch], Tensor],
+    device: torch.device,
+    max_tokens: int | None = None,
+) -> NDArray[np.float32]:
+    """One row a sequence, [N, D], in the order given; a GPU computes one batch while the next is laid out."""
+    order: list[int] = []
+    parts: list[Tensor] = []
+    for indices in plan_batches([len(s.ids) for s in sequences], max_tokens or default_max_tokens(device)):
+        order += indices
+        parts.append(run(pack_on(device, [sequences[index] for index in indices])))
+    rows: NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+    vectors = np.empty_like(rows)
+    vectors[order] = rows
+    return vectors
+
+
+def pack_on(device: torch.device, sequences: Sequence[Sequenced]) -> PackedBatch:
+    """Lay these sequences end to end on a device, without waiting for what it still computes."""
+    batch = pack_sequences(sequences)
+    return (batch.pinned() if device.type == "cuda" else batch).to(device)
 
 
 def pack_sequences(sequences: Sequence[Sequenced]) -> PackedBatch:

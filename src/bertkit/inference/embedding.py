@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertkit.errors import BertkitError
-from bertkit.inference.batching import ahead, run_in_batches
+from bertkit.inference.batching import ahead, vectors_in_batches
 from bertkit.inference.engines.session import GROUP_TOKENS, SessionEncoder
 from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
@@ -30,6 +30,7 @@ Vectors = NDArray[np.floating[Any]]
 # Tokenized and sorted together: enough texts to sort well, and few enough characters to bound memory.
 CHUNK_TEXTS = 4096
 CHUNK_CHARACTERS = 8_000_000
+FIRST_ON_GPU = 512  # texts of the first chunk there, doubled from chunk to chunk: it waits while they are tokenized
 FEW_TEXTS = 64  # not worth a thread
 
 
@@ -68,8 +69,10 @@ def embed_stream(
     """Vectors of chunk after chunk of the texts, in their order; `progress` is told how many are done."""
     check_layer(options.layer, model.config.num_layers)
     limit = min(model.config.max_positions, options.max_length or model.config.max_positions)
+    first = CHUNK_TEXTS if model.device.type == "cpu" else FIRST_ON_GPU
     chunks = (
-        tokenizer.encode_batch(chunk, max_length=limit, long=options.long, stride=0) for chunk in text_chunks(texts)
+        tokenizer.encode_batch(chunk, max_length=limit, long=options.long, stride=0)
+        for chunk in text_chunks(texts, first)
     )
     few = isinstance(texts, Sequence) and len(texts) <= FEW_TEXTS
     for windows in chunks if few else ahead(chunks):
@@ -78,16 +81,18 @@ def embed_stream(
             progress(len(windows))
 
 
-def text_chunks(texts: Iterable[TextT]) -> Iterator[list[TextT]]:
-    """Texts in lists of a bounded size, so that a stream of any length is never held whole."""
+def text_chunks(texts: Iterable[TextT], first: int = CHUNK_TEXTS) -> Iterator[list[TextT]]:
+    """Texts in lists of a bounded size that doubles, so that a stream of any length is never held whole."""
     chunk: list[TextT] = []
     num_characters = 0
+    most = first
     for text in texts:
         chunk.append(text)
         num_characters += len(text) if isinstance(text, str) else sum(len(part or "") for part in text)
-        if len(chunk) == CHUNK_TEXTS or num_characters >= CHUNK_CHARACTERS:
+        if len(chunk) == most or num_characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, num_characters = [], 0
+            most = min(2 * most, CHUNK_TEXTS)
     if chunk:
         yield chunk
 
@@ -112,11 +117,11 @@ def sequence_vectors(
     if last and isinstance(model.encoder, SessionEncoder):
         return model.encoder.pooled(encodings, options.pooling, max_tokens or GROUP_TOKENS)
 
-    def run(batch: PackedBatch, _: list[int]) -> Sequence[NDArray[np.float32]]:
-        return list(pool(select_layer(model, batch, options), batch, options.pooling).float().cpu().numpy())
+    def run(batch: PackedBatch) -> Tensor:
+        return pool(select_layer(model, batch, options), batch, options.pooling).float()
 
     with torch.inference_mode():
-        return np.stack(run_in_batches(encodings, run, model.device, max_tokens))
+        return vectors_in_batches(encodings, run, model.device, max_tokens)
 
 
 def select_layer(model: BertModel, batch: PackedBatch, options: EmbedOptions) -> Tensor:

@@ -4,6 +4,7 @@ A file is written aside and renamed when complete, so that a stopped run leaves 
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.embedding import EmbedOptions, Vectors, text_chunks
+from bertkit.inference.embedding import EmbedOptions, Vectors
 from bertkit.inference.layers import LayerChoice, check_layer
 from bertkit.text.files import written_aside
 
@@ -54,10 +55,16 @@ def write_vectors(
 ) -> int:
     """Feed a writer chunk after chunk; returns the number of vectors."""
     check_options(bert, options)
+    waiting: deque[str] = deque()  # read, with no vector yet: texts are tokenized ahead
+
+    def keep(text: str) -> str:
+        waiting.append(text)
+        return text
+
     count = 0
-    for chunk in text_chunks(texts):
-        writer.write(chunk, bert.embed(chunk, progress=progress, **options))
-        count += len(chunk)
+    for vectors in bert.embed_stream(map(keep, texts), progress=progress, **options):
+        writer.write([waiting.popleft() for _ in vectors], vectors)
+        count += len(vectors)
     return count
 
 

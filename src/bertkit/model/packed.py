@@ -4,7 +4,7 @@ T tokens of N sequences; sequence n is the slice cu_seqlens[n] : cu_seqlens[n + 
 works on the T real tokens, so a batch is limited by tokens and not by rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +48,15 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
-        tensors = (self.token_ids, self.segment_ids, self.position_ids, self.cu_seqlens)
-        tokens, segments, positions, cu_seqlens = (tensor.to(device, non_blocking=True) for tensor in tensors)
-        return PackedBatch(tokens, segments, positions, cu_seqlens, self.max_seqlen)
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> "PackedBatch":
+        """The same batch in memory from which a GPU takes it without the host waiting."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
+        ids = change(self.token_ids), change(self.segment_ids), change(self.position_ids)
+        return PackedBatch(*ids, change(self.cu_seqlens), self.max_seqlen)
 
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""

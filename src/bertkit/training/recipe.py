@@ -193,15 +193,20 @@ def stages_for(objective: ObjectiveName, stages: tuple[Stage, ...]) -> tuple[Sta
 
 
 def read_recipe(
-    path: Path, changes: Iterable[str] = (), *, minutes: float | None = None, init: str | None = None
+    path: Path,
+    changes: Iterable[str] = (),
+    *,
+    steps: int | None = None,
+    minutes: float | None = None,
+    init: str | None = None,
 ) -> Recipe:
-    """A recipe file with `key=value` changes; `minutes` and `init` go over what the file says."""
+    """A recipe file with `key=value` changes; `steps` or `minutes`, and `init`, go over what the file says."""
     plain = read_toml(path)
     for change in changes:
         set_value(plain, change)
-    if minutes is not None:
-        plain.pop("steps", None)
-        plain["minutes"] = minutes
+    asked = {key: value for key, value in (("steps", steps), ("minutes", minutes)) if value is not None}
+    if asked:
+        plain = {key: value for key, value in plain.items() if key not in ("steps", "minutes")} | asked
     if init is not None:
         set_value(plain, f"model.init={init}")
     return to_dataclass(Recipe, plain)
