@@ -3,7 +3,7 @@
     python -m bench.gpu --store FOLDER --tokenizer FOLDER -o results [--rows base-128 base-512 ...] [--minutes 9]
 
 Rows that no time is left for are named, never guessed. Every row: median of groups of steady steps, its range, model
-FLOP/s of the products really computed.
+FLOP/s of the products really computed. The peers' models are compiled first, several at once, into torch's cache on disk.
 """
 
 import argparse
@@ -13,14 +13,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bench.gpu_embedding import encoder_speeds, text_speeds
-from bench.gpu_training import Data, Work, bertkit_rate, transformers_rate
+from bench.gpu_training import PEER_GROUP, Data, Work, bertkit_rate, transformers_rate
 from bench.versions import versions
 from bertkit.corpus.store import TokenStore
 from bertkit.tokenizer import Tokenizer
@@ -34,7 +36,8 @@ WORKS = {
 }
 PEERS = [(False, 0.1), (True, 0.1), (True, 0.0)]  # compiled or eager, and the dropout
 COMPILED_ALONE = ("large", "small")  # sizes whose peer is not measured eager
-FEWER = 75  # steps of the way that is not the row's own
+FEWER = 50  # steps of the way that is not the row's own
+COMPILED_AT_ONCE = 3  # as many of the peer's models as fit into memory
 PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
 
 
@@ -65,13 +68,26 @@ def training_row(work: Work, data: Data, peers: list[tuple[bool, float]]) -> lis
         bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
         bertkit_rate(work, data, FEWER, way="bertkit, bf16"),
     ]
-    peer = Work(work.name, work.size, work.max_length, PEER_TOKENS.get(work.size, 65536), work.short_share)
     for compiled, dropout in peers:
         if not compiled and work.size in COMPILED_ALONE:
             continue
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
-        found.append(transformers_rate(peer, data, compiled=compiled, dropout=dropout, way=way))
+        found.append(transformers_rate(peer_work(work), data, compiled=compiled, dropout=dropout, way=way))
     return [asdict(rate) for rate in found]
+
+
+def peer_work(work: Work) -> Work:
+    """The same with a batch that the peer has memory for."""
+    return replace(work, tokens_per_batch=PEER_TOKENS.get(work.size, 65536))
+
+
+def compile_peers(names: list[str], peers: list[tuple[bool, float]], given: argparse.Namespace) -> None:
+    """Fill torch's cache, a process each; what fails here is compiled when it is measured."""
+    command = [sys.executable, "-m", "bench.gpu", "--store", given.store, "--tokenizer", given.tokenizer]
+    command += ["-o", str(given.out), "--compile"]
+    asked = [[*command, name, str(dropout)] for name in names if name in WORKS for is_, dropout in peers if is_]
+    with ThreadPoolExecutor(COMPILED_AT_ONCE) as pool:
+        list(pool.map(partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), asked))
 
 
 def make_rows(data: Data, peers: list[tuple[bool, float]]) -> dict[str, Callable[[], list[dict[str, Any]]]]:
@@ -140,14 +156,23 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--no-peers", action="store_true", help="bertkit's ways of training alone")
+    parser.add_argument("--compile", nargs=2, metavar=("ROW", "DROPOUT"), help="only compile the peer of a row")
     given = parser.parse_args()
     tokenizer = Tokenizer.load(given.tokenizer)
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
+    if given.compile:
+        work = peer_work(WORKS[given.compile[0]])
+        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=PEER_GROUP)
+        return
     about = {"device": torch.cuda.get_device_name(), **versions("transformers")}
     began, results = time.monotonic(), {}
-    rows = make_rows(data, [] if given.no_peers else PEERS)
+    peers = [] if given.no_peers else PEERS
+    rows = make_rows(data, peers)
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in given.rows or rows:
+    names = given.rows or list(rows)
+    compile_peers(names, peers, given)
+    print(f"peers compiled [{time.monotonic() - began:.0f} s]", flush=True)
+    for name in names:
         if time.monotonic() - began > 60 * given.minutes:
             print(f"no time left for {name}", flush=True)
             continue

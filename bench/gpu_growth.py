@@ -28,12 +28,14 @@ WORKS: dict[str, list[tuple[int | str, Work]]] = {
 }
 
 
-def measure(data: Data) -> dict[str, list[dict[str, Any]]]:
-    """Every point of the three series."""
-    found: dict[str, list[dict[str, Any]]] = {}
+def measure(data: Data, path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every point of the three series, written as it is found; those found before are kept."""
+    found: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     for series, points in WORKS.items():
-        found[series] = []
+        done = {point["value"] for point in found.setdefault(series, [])}
         for value, work in points:
+            if value in done:
+                continue
             try:
                 rate = bertkit_rate(work, data, STEPS)
             except torch.OutOfMemoryError:
@@ -42,6 +44,7 @@ def measure(data: Data) -> dict[str, list[dict[str, Any]]]:
                 continue
             point = {"value": value, "tokens_per_second": rate.tokens_per_second, "spread": rate.spread}
             found[series].append({**point, "model_flops": rate.model_flops, "memory_gib": rate.memory_gib})
+            path.write_text(json.dumps(found, indent=1), encoding="utf-8")
             print(f"{series} {value}: {rate.tokens_per_second / 1e3:,.0f} k tokens/s", flush=True)
     return found
 
@@ -90,8 +93,7 @@ def main() -> None:
         plot(found, given.plot[1])
     else:
         tokenizer = Tokenizer.load(given.tokenizer)
-        found = measure(Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer))
-        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        found = measure(Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer), given.json)
     print(to_markdown(found))
 
 

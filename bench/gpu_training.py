@@ -2,7 +2,8 @@
 
 What counts for bertkit: its own loop, with fresh batches from a token store through the loader, float32 weights,
 AdamW, clipping. The peer gets the same examples, padded, built before its clock starts; bf16 autocast, SDPA, fused
-AdamW, clipping; eager or compiled. Rates are of real tokens.
+AdamW, clipping; eager or compiled. Where sequences are meant to be full, its rows are filled to the last place and need
+no mask. Rates are of real tokens.
 """
 
 import gc
@@ -46,6 +47,11 @@ class Work:
     tokens_per_batch: int
     short_share: float = 0.0
     micro_batches: int = 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every sequence is meant to reach the full length."""
+        return self.short_share == 0.0
 
 
 @dataclass(frozen=True)
@@ -185,23 +191,26 @@ def padded_batches(feed: PretrainingFeed, work: Work, num: int) -> Iterator[tupl
             index += 1
         batch = {name: tensor[:size].pin_memory() for name, tensor in waiting.items()}
         waiting = {name: tensor[size:] for name, tensor in waiting.items()}
-        yield batch, int(batch["attention_mask"].sum())
+        mask = batch["attention_mask"]
+        if work.is_full:
+            del batch["attention_mask"]
+        yield batch, mask.numel() if work.is_full else int(mask.sum())
 
 
 def padded_rows(batch: PretrainingBatch, length: int) -> dict[str, Tensor]:
-    """A packed batch as rows of one length."""
+    """A packed batch as rows of one length; beyond its end a sequence is repeated, unlabelled, and masked out."""
     used = batch.next_labels != IGNORED
     starts = batch.inputs.cu_seqlens[:-1].long()[used]
     sizes = batch.inputs.cu_seqlens.diff().long()[used]
     columns = torch.arange(length)
     mask = columns < sizes[:, None]
-    rows = (starts[:, None] + columns).clamp(max=batch.inputs.num_tokens - 1)
+    rows = starts[:, None] + columns % sizes[:, None]
     labels = torch.full((batch.inputs.num_tokens,), IGNORED)
     masked = batch.masked_token_ids != IGNORED
     labels[batch.masked_positions[masked]] = batch.masked_token_ids[masked]
     return {
-        "input_ids": batch.inputs.token_ids[rows] * mask,
-        "token_type_ids": batch.inputs.segment_ids[rows] * mask,
+        "input_ids": batch.inputs.token_ids[rows],
+        "token_type_ids": batch.inputs.segment_ids[rows],
         "attention_mask": mask.long(),
         "labels": torch.where(mask, labels[rows], IGNORED),
         "next_sentence_label": batch.next_labels[used],

@@ -96,7 +96,7 @@ def test_layer_norm(rows: int, width: int) -> None:
 
 @pytest.mark.parametrize("width", [512, 3072])
 def test_gelu(width: int) -> None:
-    from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
+    from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward, gelu_forward8
 
     torch.manual_seed(0)
     product, bias, grad = random(515, width, scale=2.0).bfloat16(), random(width), random(515, width).bfloat16()
@@ -106,6 +106,8 @@ def test_gelu(width: int) -> None:
     assert exact.grad is not None
     assert exact_bias.grad is not None
     out, out8 = gelu_forward(product, bias, eight=True)
+    assert out8 is not None
+    assert torch.equal(gelu_forward8(product, bias).values.float(), out8.values.float())
     scales = grad.float().abs().amax(1) / 448.0
     d_product = grad.clone()
     d_bias, d_product8 = gelu_backward_(d_product, product, bias, scales, torch.full((1,), 2.0, device="cuda"))
