@@ -1,12 +1,12 @@
 """A model becomes ONNX: for everybody (input ids, mask and segments in, a named output out), or for bertkit's engine.
 
-The engine's graph has no mask, since it is only given sequences of one length, and gives just the rows asked for.
+The engine's graphs have no mask, since what attends together is of one length, and give just the rows asked for.
 """
 
 from typing import Any
 
 from bertkit.errors import BertkitError
-from bertkit.export.encoder import add_encoder
+from bertkit.export.encoder import add_encoder, box_layout, packed_layout
 from bertkit.export.graph import Graph
 from bertkit.export.linear import Array, FloatLinears, Linears, NarrowLinears
 from bertkit.export.outputs import Output, add_outputs, check_output
@@ -26,11 +26,19 @@ def build_model(
     return _finish(graph, shapes, {"bertkit.output": output, "bertkit.precision": _precision(largest)})
 
 
-def build_engine(model: BertModel, *, largest: dict[str, Array] | None = None) -> bytes:
-    """The serialized graph that bertkit runs: ids [N, S], segments [N, S] and rows [R] in, vectors [R, D] out."""
+def build_engine(model: BertModel, *, largest: dict[str, Array] | None = None, num_boxes: int | None = None) -> bytes:
+    """The serialized graph that bertkit runs: ids, segments and rows [R] in, vectors [R, D] out.
+
+    Ids are sequences of one length, [N, S]; or, with a number of boxes, sequences of that many lengths end to end, [T].
+    """
     graph = Graph()
+    embeddings = model.encoder.embeddings
+    if num_boxes is None:
+        layout = box_layout(graph, embeddings, masked=False)
+    else:
+        layout = packed_layout(graph, embeddings, num_boxes)
     rows = graph.add_input("rows", ["rows"])
-    hidden = add_encoder(graph, model, linears_for(model, largest), masked=False, rows=rows)
+    hidden = add_encoder(graph, model, linears_for(model, largest), layout, rows)
     graph.add("Identity", hidden, output="vectors")
     finished = _finish(graph, {"vectors": ("rows", model.config.hidden_size)}, {})
     serialized: bytes = finished.SerializeToString()

@@ -1,8 +1,9 @@
 """The encoder of section 3 of the paper as graph nodes: token ids in, one vector a token out.
 
-Linear layers see [T, D], the tokens of all sequences one under another; attention sees [N, S, D]. Sums with the
-residual are `Sum`, not `Add`: ONNX Runtime would join Add and LayerNormalization into an operator that is six times
-slower on CPUs. Dimensions: N sequences, S tokens each, T = N S, D hidden, R rows asked for.
+Linear layers see [T, D], the tokens of all sequences one under another; attention sees boxes [N, S, D] of sequences of
+one length, one or several beside each other. Sums with the residual are `Sum`, not `Add`: ONNX Runtime would join Add and
+LayerNormalization into an operator that is six times slower on CPUs.
+Dimensions: N sequences, S tokens each, T tokens in all, D hidden, R rows asked for, B boxes.
 """
 
 from dataclasses import dataclass
@@ -19,41 +20,62 @@ from bertkit.model.encoder import Embeddings, Layer
 
 
 @dataclass(frozen=True)
-class Shapes:
-    """Values that say how the batch is laid out."""
+class Layout:
+    """Values that say what the tokens are and how they lie."""
 
-    flat: str  # [-1, D]
-    boxed: str  # [N, S, -1]
+    ids: str  # [N, S], or [T]
+    segments: str
+    places: str  # position vectors, one a token, or [S, D] for all sequences
+    boxes: tuple[str, ...]  # the shape of each box, [N, S, 3 D]
+    sizes: str = ""  # tokens of each box, [B], where there are several
+    mask: str = ""  # [N, S], where sequences are padded
 
 
-def add_encoder(graph: Graph, model: BertModel, linears: Linears, *, masked: bool, rows: str = "") -> str:
-    """Vectors of all tokens, [T, D], or of the rows named by a value [R]: the last layer leaves the others out."""
-    config = model.config
-    if config.is_causal:
-        raise BertkitError("this checkpoint is left to right, and the exported attention is not; use it with PyTorch")
+def box_layout(graph: Graph, embeddings: Embeddings, *, masked: bool) -> Layout:
+    """Sequences of one length, or padded to one and masked: inputs [N, S]."""
     ids = graph.add_input("input_ids", ["batch", "sequence"])
     mask = ""
     if masked:
         mask = graph.add("Cast", graph.add_input("attention_mask", ["batch", "sequence"]), to=INT32)
     segments = graph.add_input("token_type_ids", ["batch", "sequence"])
-    shapes = Shapes(
-        flat=graph.constant([-1, config.hidden_size]),
-        boxed=graph.add("Concat", graph.add("Shape", ids), graph.constant([-1]), axis=0),
+    box = graph.add("Concat", graph.add("Shape", ids), graph.constant([-1]), axis=0)
+    length = graph.add("Shape", ids, start=1, end=2)
+    places = graph.add("Slice", graph.constant(embeddings.position.weight), graph.constant([0]), length)
+    return Layout(ids, segments, places, (box,), mask=mask)
+
+
+def packed_layout(graph: Graph, embeddings: Embeddings, num_boxes: int) -> Layout:
+    """Sequences of up to so many lengths, end to end: inputs [T], and for each box its tokens and its shape.
+
+    Linear layers then run on all of them at once; a box without sequences costs next to nothing.
+    """
+    ids, segments, positions = (
+        graph.add_input(name, ["tokens"]) for name in ("input_ids", "token_type_ids", "positions")
     )
-    hidden = graph.add("Reshape", _embed(graph, model.encoder.embeddings, ids, segments), shapes.flat)
+    places = graph.add("Gather", graph.constant(embeddings.position.weight), positions)
+    sizes = graph.add_input("sizes", [num_boxes])
+    shapes = graph.add("Reshape", graph.add_input("boxes", [num_boxes, 3]), graph.constant([-1]))
+    return Layout(ids, segments, places, tuple(graph.split(shapes, num_boxes)), sizes)
+
+
+def add_encoder(graph: Graph, model: BertModel, linears: Linears, layout: Layout, rows: str = "") -> str:
+    """Vectors of all tokens, [T, D], or of the rows named by a value [R]: the last layer leaves the others out."""
+    config = model.config
+    if config.is_causal:
+        raise BertkitError("this checkpoint is left to right, and the exported attention is not; use it with PyTorch")
+    flat = graph.constant([-1, config.hidden_size])
+    hidden = graph.add("Reshape", _embed(graph, model.encoder.embeddings, layout), flat)
     layers = cast(list[Layer], list(model.encoder.layers))
     for number, layer in enumerate(layers):
         chosen = rows if number == len(layers) - 1 else ""
-        hidden = _layer(graph, layer, linears, hidden, shapes, mask, chosen, number, config.activation)
+        hidden = _layer(graph, layer, linears, hidden, layout, chosen, number, config.activation)
     return hidden
 
 
-def _embed(graph: Graph, embeddings: Embeddings, ids: str, segments: str) -> str:
-    length = graph.add("Shape", ids, start=1, end=2)
-    positions = graph.add("Slice", graph.constant(embeddings.position.weight), graph.constant([0]), length)
-    tokens = graph.add("Gather", graph.constant(embeddings.token.weight), ids)
-    kinds = graph.add("Gather", graph.constant(embeddings.segment.weight), segments)
-    return add_norm(graph, graph.add("Sum", tokens, kinds, positions), embeddings.norm)
+def _embed(graph: Graph, embeddings: Embeddings, layout: Layout) -> str:
+    tokens = graph.add("Gather", graph.constant(embeddings.token.weight), layout.ids)
+    kinds = graph.add("Gather", graph.constant(embeddings.segment.weight), layout.segments)
+    return add_norm(graph, graph.add("Sum", tokens, kinds, layout.places), embeddings.norm)
 
 
 def _layer(
@@ -61,13 +83,12 @@ def _layer(
     layer: Layer,
     linears: Linears,
     hidden: str,
-    shapes: Shapes,
-    mask: str,
+    layout: Layout,
     rows: str,
     number: int,
     activation: str,
 ) -> str:
-    mixed, bias = _attend(graph, layer, linears, hidden, shapes, mask, number)
+    mixed, bias = _attend(graph, layer, linears, hidden, layout, number)
     if rows:
         hidden, mixed = graph.add("Gather", hidden, rows), graph.add("Gather", mixed, rows)
 
@@ -82,7 +103,7 @@ def _layer(
 
 
 def _attend(
-    graph: Graph, layer: Layer, linears: Linears, hidden: str, shapes: Shapes, mask: str, number: int
+    graph: Graph, layer: Layer, linears: Linears, hidden: str, layout: Layout, number: int
 ) -> tuple[str, Array]:
     """What the heads gather, [T, D], and the bias of the layer that reads it.
 
@@ -90,13 +111,24 @@ def _attend(
     softmax does not see; the values' leaves attention as it is, since weights sum to 1, and moves into the next bias.
     """
     qkv = linears.product(graph, hidden, layer.qkv, key=f"{number}.qkv")
-    queries, keys, values = graph.split(graph.add("Reshape", qkv, shapes.boxed), 3)
     bias_q, _, bias_v = np.split(array(layer.qkv.bias), 3)
-    queries = graph.add("Add", queries, graph.constant(bias_q))
-    inputs = [queries, keys, values, *(["", mask] if mask else [])]
-    mixed = graph.add("MultiHeadAttention", *inputs, runtime=True, num_heads=layer.num_heads)
+    parts = graph.split_by(qkv, layout.sizes, len(layout.boxes)) if layout.sizes else [qkv]
+    flat, added = graph.constant([-1, len(bias_q)]), graph.constant(bias_q)
+    mixed = [
+        _attend_box(graph, part, box, flat, added, layout.mask, layer.num_heads)
+        for part, box in zip(parts, layout.boxes, strict=True)
+    ]
     bias: Array = array(layer.attention_output.bias) + array(layer.attention_output.weight) @ bias_v
-    return graph.add("Reshape", mixed, shapes.flat), bias
+    return graph.add("Concat", *mixed, axis=0) if len(mixed) > 1 else mixed[0], bias
+
+
+def _attend_box(graph: Graph, qkv: str, box: str, flat: str, bias_q: str, mask: str, num_heads: int) -> str:
+    """Sequences of one length, [N S, 3 D] -> [N S, D]; a box may be empty."""
+    queries, keys, values = graph.split(graph.add("Reshape", qkv, box, allowzero=1), 3)
+    queries = graph.add("Add", queries, bias_q)
+    inputs = [queries, keys, values, *(["", mask] if mask else [])]
+    mixed = graph.add("MultiHeadAttention", *inputs, runtime=True, num_heads=num_heads)
+    return graph.add("Reshape", mixed, flat)
 
 
 def _residual(graph: Graph, product: str, outer: str, bias: Array, norm: nn.LayerNorm) -> str:

@@ -75,6 +75,12 @@ class Graph:
         self._nodes.append(self.onnx.helper.make_node("Split", [value], names, name=f"make_{names[0]}", axis=-1))
         return names
 
+    def split_by(self, value: str, sizes: str, parts: int) -> list[str]:
+        """A value cut along its first axis into parts of these sizes."""
+        names = [f"Cut_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(self.onnx.helper.make_node("Split", [value, sizes], names, name=f"make_{names[0]}", axis=0))
+        return names
+
     def finish(self, outputs: Mapping[str, Sequence[str | int]], notes: Mapping[str, str]) -> Any:
         """The model: outputs by name with their shapes, all float32; notes go into its metadata."""
         make = self.onnx.helper

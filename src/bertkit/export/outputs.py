@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bertkit.errors import BertkitError
-from bertkit.export.encoder import add_activation, add_encoder, add_linear, add_norm
+from bertkit.export.encoder import add_activation, add_encoder, add_linear, add_norm, box_layout
 from bertkit.export.graph import FLOAT, Graph
 from bertkit.export.linear import Linears
 from bertkit.model.bert import BertModel
@@ -45,8 +45,9 @@ def add_outputs(
 ) -> dict[str, Shape]:
     """The whole graph from input ids to the chosen output; its names and shapes."""
     over_cls = output in OVER_CLS or (output == "sentence" and style.pooling == "cls")
+    layout = box_layout(graph, model.encoder.embeddings, masked=True)
     rows = _cls_rows(graph) if over_cls else ""
-    hidden = add_encoder(graph, model, linears, masked=True, rows=rows)
+    hidden = add_encoder(graph, model, linears, layout, rows)
     if output == "sentence":
         return _add_sentence(graph, hidden, style, model.config.hidden_size)
     return _add_head(graph, model, hidden, output)

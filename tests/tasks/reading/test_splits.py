@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
@@ -27,13 +27,18 @@ def test_every_class_gives_its_share() -> None:
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=2, max_size=60), st.floats(0.05, 0.5), st.integers(0, 9))
 def test_nothing_is_lost_and_no_class_leaves_training(labels: list[str], share: float, seed: int) -> None:
+    assume(len(set(labels)) < len(labels))
     split = split_examples(texts(*labels), share=share, seed=seed)
     assert Counter(split.train) + Counter(split.dev) == Counter(texts(*labels))
-    assert split.train
     assert split.dev
-    if len(set(labels)) < len(labels):
-        assert {e.label for e in split.train} == set(labels)
-        assert len(split.dev) <= max(1, share * len(labels) + 1)
+    assert {e.label for e in split.train} == set(labels)
+    assert len(split.dev) <= max(1, share * len(labels) + 1)
+
+
+def test_a_column_of_identifiers_is_no_column_of_labels() -> None:
+    with pytest.raises(BertkitError, match="check that the label column holds classes"):
+        split_examples(texts(*(f"id{n}" for n in range(30))))
+    assert split_examples(texts(1.0, 2.0, 3.0)).dev  # numbers are all different as a rule
 
 
 def test_what_is_the_same_stays_together() -> None:

@@ -39,6 +39,11 @@ def split_examples(examples: Sequence[Example], *, share: float = 0.1, seed: int
     strata: dict[Hashable, list[list[int]]] = defaultdict(list)
     for group, stratum in zip(groups.values(), _strata([examples[group[0]] for group in groups.values()]), strict=True):
         strata[stratum].append(group)
+    if len(strata) == len(groups) and all(isinstance(stratum, str) for stratum in strata):
+        raise BertkitError(
+            "every class has one text alone, so none can be held out; check that the label column holds classes, "
+            "or give held-out examples of your own"
+        )
     held = {index for group in _draw(list(strata.values()), share, seed) for index in group}
     train, dev = (
         [example for index, example in enumerate(examples) if (index in held) == side] for side in (False, True)
