@@ -94,6 +94,7 @@ class Graphs:
             for _ in range(WARM_UPS):
                 self.step.differentiate(own, denominators, is_first=is_first)
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # a recording has memory of its own and cannot use what warming up left
         graph = torch.cuda.CUDAGraph()
         try:
             # Other threads pin memory meanwhile, which a recording that watched them too would not survive.
