@@ -1,4 +1,4 @@
-"""How fresh layers begin: what is zero, what is Xavier's, and that nothing of it reaches the checkpoint's config."""
+"""How a fresh encoder begins: what is zero, what is Xavier's, what is a wave; none of it reaches the checkpoint's config."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
 from bertkit.model.encoder import Layer
-from bertkit.training.initialisation import Start, initialise
+from bertkit.training.initialisation import Start, begin_with_waves, initialise
 from bertkit.training.start import fresh_model
 from tests.model.reference import make_batch
 from tests.training.tiny import recipe, run, tokenizer
@@ -80,7 +80,31 @@ def test_a_recipe_names_the_start_and_the_checkpoint_does_not(start: Start, tmp_
     assert run(tmp_path, replace(changed, steps=2)).step == 2
 
 
+@pytest.mark.parametrize("hidden_size", [256, 255])
+def test_waves_make_a_step_to_the_side_the_same_everywhere(hidden_size: int) -> None:
+    torch.manual_seed(0)
+    model = BertModel(replace(CONFIG, hidden_size=hidden_size, num_heads=1))
+    begin_with_waves(model)
+    weight = model.encoder.embeddings.position.weight.detach()
+    pairs = weight[:, :254].unflatten(1, (-1, 2))
+    torch.testing.assert_close(pairs.norm(dim=-1), torch.full_like(pairs[..., 0], 0.06))  # on circles, 3 times 0.02
+    near = (weight[:-1] * weight[1:]).sum(1)
+    torch.testing.assert_close(near, near[:1].expand_as(near), rtol=1e-2, atol=0.0)
+    assert (weight[0] @ weight[1]) > (weight[0] @ weight[2]) > (weight[0] @ weight[50])
+
+
+def test_a_recipe_names_the_positions() -> None:
+    plain = recipe()
+    waves = fresh_model(recipe(model=replace(plain.model, positions="waves")), tokenizer())
+    drawn = fresh_model(plain, tokenizer())
+    assert waves.config == drawn.config
+    changed = [name for name, p in waves.named_parameters() if not torch.equal(p, drawn.get_parameter(name))]
+    assert changed == ["encoder.embeddings.position.weight"]
+
+
 def test_starts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, waves"):
+        replace(recipe().model, positions="rotary")  # type: ignore[arg-type]
     with pytest.raises(BertkitError, match="choose one of paper, zero, deepnorm"):
         replace(recipe().model, start="xavier")  # type: ignore[arg-type]
     with pytest.raises(BertkitError, match="is for fresh models"):

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.inference.batching import ahead, vectors_in_batches
-from bertkit.inference.engines.session import GROUP_TOKENS, SessionEncoder
+from bertkit.inference.engines.runs import RUN_TOKENS
+from bertkit.inference.engines.session import SessionEncoder
 from bertkit.inference.layers import LayerChoice, check_layer, combine_layers, read_layer
 from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
@@ -115,7 +116,7 @@ def sequence_vectors(
     """One vector an encoding, [N, D]."""
     last = read_layer(options.layer).one in (-1, model.config.num_layers)
     if last and isinstance(model.encoder, SessionEncoder):
-        return model.encoder.pooled(encodings, options.pooling, max_tokens or GROUP_TOKENS)
+        return model.encoder.pooled(encodings, options.pooling, max_tokens or RUN_TOKENS)
 
     def run(batch: PackedBatch) -> Tensor:
         return pool(select_layer(model, batch, options), batch, options.pooling).float()

@@ -21,6 +21,7 @@ PATIENCE = 0.25  # of the deadline: how long the largest request may be passed b
 HOPE = 0.5  # of the deadline: a request that would wait longer than this is refused at once
 SMOOTHING = 0.1  # of the measured speed, batch by batch
 STAGES_OF_LINK = 2  # batches that one worker may hold: one computed, one ready
+WORTH = 0.25  # of a full batch: from so much on, a batch is made ready while another is computed
 
 
 @dataclass(frozen=True, order=True)
@@ -113,7 +114,7 @@ class Dispatcher:
         return request.outcome
 
     def pump(self) -> None:
-        """Give every worker with room a batch; a second one only where it would be full."""
+        """Give every worker with room a batch; a second one only where it is worth it."""
         while link := self._free_link():
             batch = self.room.take()
             if batch is None:
@@ -131,7 +132,7 @@ class Dispatcher:
         if link is None or self._under_way[id(link)] >= STAGES_OF_LINK:
             return None
         busy = self._under_way[id(link)] > 0
-        return None if busy and self.room.num_tokens < self.room.batch_tokens else link
+        return None if busy and self.room.num_tokens < WORTH * self.room.batch_tokens else link
 
     async def _run(self, link: Link, batch: Batch) -> None:
         start = time.monotonic()

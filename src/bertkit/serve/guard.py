@@ -96,10 +96,9 @@ class Guard:
         """The whole body, if it is allowed and comes in time."""
         most = self.settings.max_body
         declared = headers.get(b"content-length", b"0")
-        refusal = too_large(f"a request may have {most} bytes; send fewer texts at once")
         if declared.isdigit() and int(declared) > most:
             await self._discard(receive, headers)
-            raise refusal
+            raise _too_many_bytes(most)
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.settings.body_timeout):
@@ -119,7 +118,7 @@ class Guard:
         parts.clear()
         if not is_last:
             await self._discard(receive, headers)
-        raise refusal
+        raise _too_many_bytes(most)
 
     async def _discard(self, receive: Receive, headers: dict[bytes, bytes]) -> None:
         """Read on without keeping anything: most clients look for an answer only after all is sent."""
@@ -137,7 +136,7 @@ class Guard:
             return
 
     async def _run(self, call: "Call", body: bytes, receive: Receive) -> None:
-        """The routes, until they have answered or the client hangs up."""
+        """The routes, until they have answered or the client hangs up: then they are cancelled where they stand."""
         events = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def replay() -> Event:
@@ -146,18 +145,30 @@ class Guard:
             await asyncio.get_running_loop().create_future()  # nothing more will come
             raise AssertionError
 
-        app = asyncio.ensure_future(self.app(call.scope, replay, call.send))
+        task = asyncio.current_task()
+        assert task is not None
         hung_up = asyncio.ensure_future(_until_gone(receive))
+
+        def cancel(_: object) -> None:
+            if not call.is_answered and not hung_up.cancelled():
+                call.is_left = task.cancel()
+
+        hung_up.add_done_callback(cancel)
         try:
-            await asyncio.wait({app, hung_up}, return_when=asyncio.FIRST_COMPLETED)
-            if not app.done():
-                self.service.metrics.count("cancelled_requests")
-                raise ClientGoneError
-            app.result()
+            await self.app(call.scope, replay, call.send)
+        except asyncio.CancelledError:
+            if not call.is_left:
+                raise
+            task.uncancel()
+            self.service.metrics.count("cancelled_requests")
+            raise ClientGoneError from None
         finally:
+            hung_up.remove_done_callback(cancel)
             hung_up.cancel()
-            app.cancel()
-            await asyncio.gather(app, hung_up, return_exceptions=True)
+
+
+def _too_many_bytes(most: int) -> Refusal:
+    return too_large(f"a request may have {most} bytes; send fewer texts at once")
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -171,6 +182,8 @@ class Call:
     def __init__(self, scope: Scope, send: Send, service: Service, headers: dict[bytes, bytes]) -> None:
         self.service, self._send = service, send
         self.status = 0
+        self.is_answered = False  # its last byte is on its way
+        self.is_left = False  # the client hung up first
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         self.trace = Trace(given if SAFE_ID.fullmatch(given) else f"{RUN}-{next(NUMBERS)}")
         self.trace.deadline = _deadline(headers, service.settings.deadline)
@@ -195,6 +208,8 @@ class Call:
                 extra["connection"] = "close"
             pairs = [(name.encode(), value.encode()) for name, value in extra.items()]
             event = {**event, "headers": [*event.get("headers", ()), *pairs]}
+        elif not event.get("more_body", False):
+            self.is_answered = True
         async with asyncio.timeout(self.service.settings.answer_timeout):
             await self._send(event)
 

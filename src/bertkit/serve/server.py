@@ -181,6 +181,7 @@ def _config(plan: ServePlan, service: Service) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here looks at the client's address
         lifespan="off",
         timeout_keep_alive=KEEP_ALIVE,
         limit_concurrency=MOST_CONNECTIONS,

@@ -1,9 +1,11 @@
-"""How fresh encoder layers begin: as the paper's, with silent sublayers, or by DeepNorm. The architecture stays BERT.
+"""How a fresh encoder begins: layers as the paper's, silent, or by DeepNorm; positions drawn, or as waves.
 
-In: a BertModel fresh from its constructor. Out: the same, its layers' matrices drawn anew. Deep post-LayerNorm stacks
-sit on the unigram plateau when their sublayers speak too loudly at first; both ways make them quiet.
+In: a BertModel fresh from its constructor. Out: the same, those weights made anew; the architecture stays BERT. Deep
+post-LayerNorm stacks sit on the unigram plateau when their sublayers speak too loudly at first. What ends the plateau
+is a head that finds its neighbours: drawn positions have to be learned one by one for that, waves have it in common.
 """
 
+import math
 from typing import Literal, cast
 
 import torch
@@ -15,16 +17,33 @@ from bertkit.model.encoder import Layer
 
 Start = Literal["paper", "zero", "deepnorm"]
 STARTS: tuple[Start, ...] = ("paper", "zero", "deepnorm")
+Positions = Literal["drawn", "waves"]
+POSITIONS: tuple[Positions, ...] = ("drawn", "waves")
+LONGEST_WAVE = 1000.0  # positions in a radian
+LOUDNESS = 3.0  # of the waves, in the deviation with which tokens are drawn
 
 
-def check_start(start: str, init: str) -> None:
+def check_start(start: str, positions: str, init: str) -> None:
     """Refuse what cannot be, in one line."""
-    if start not in STARTS:
-        raise BertkitError(f"unknown model.start {start!r}; choose one of {', '.join(STARTS)}")
-    if init and start != "paper":
-        raise BertkitError(
-            f"model.start = {start!r} is for fresh models, and model.init names a checkpoint; remove one"
-        )
+    for key, value, choices in (("start", start, STARTS), ("positions", positions, POSITIONS)):
+        if value not in choices:
+            raise BertkitError(f"unknown model.{key} {value!r}; choose one of {', '.join(choices)}")
+        if init and value != choices[0]:
+            raise BertkitError(
+                f"model.{key} = {value!r} is for fresh models, and model.init names a checkpoint; remove one"
+            )
+
+
+@torch.no_grad()
+def begin_with_waves(model: BertModel) -> None:
+    """Position vectors begin as the sines and cosines of Vaswani et al. 2017; they are learned like any other."""
+    weight_PD = model.encoder.embeddings.position.weight
+    num_positions, width = weight_PD.shape
+    places = torch.arange(num_positions)[:, None]
+    turns = torch.exp(torch.arange(0, width, 2) * (-math.log(LONGEST_WAVE) / width))
+    weight_PD[:, 0::2] = torch.sin(places * turns)
+    weight_PD[:, 1::2] = torch.cos(places * turns)[:, : width // 2]
+    weight_PD.mul_(LOUDNESS * model.config.initializer_range)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from bertkit.tasks.feed.next_tokens import EVERY_TOKEN
 from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.evaluation import EvaluationConfig
 from bertkit.training.growth import GrowthConfig, check_growth
-from bertkit.training.initialisation import Start, check_start
+from bertkit.training.initialisation import Positions, Start, check_start
 from bertkit.training.layer_watch import check_log_layers
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage, StepPlan
@@ -60,10 +60,11 @@ class ModelRecipe:
     size: str = "tiny"
     init: str = ""  # a checkpoint: folder, TF1 prefix or hub name; its config counts, not `size`
     start: Start = "paper"  # of a fresh model's layers: see initialisation.py; no part of the checkpoint
+    positions: Positions = "drawn"  # likewise
     changes: dict[str, Any] = field(default_factory=dict)  # fields of BertConfig, such as hidden_dropout
 
     def __post_init__(self) -> None:
-        check_start(self.start, self.init)
+        check_start(self.start, self.positions, self.init)
         names = [f.name for f in fields(BertConfig) if f.name not in NOT_CHANGEABLE]
         for key in self.changes:
             if key not in names:

@@ -9,7 +9,7 @@ from bertkit.model.bert import BertModel
 from bertkit.model.config import PRETRAINING, BertConfig
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
-from bertkit.training.initialisation import initialise
+from bertkit.training.initialisation import begin_with_waves, initialise
 from bertkit.training.recipe import Recipe
 
 
@@ -22,6 +22,8 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
         config = fresh_config(recipe, tokenizer)
         model = BertModel(replace(config, num_layers=recipe.growth.depth(0.0, config.num_layers)))
         initialise(model, recipe.model.start, config.num_layers)
+        if recipe.model.positions == "waves":
+            begin_with_waves(model)
     check_positions(recipe, model.config)
     return model
 

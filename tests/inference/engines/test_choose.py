@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import bertkit
 from bertkit.errors import BertkitError
@@ -15,7 +13,7 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.engines import choose as engines
 from bertkit.inference.engines.choose import use_engine
 from bertkit.inference.engines.export import export_onnx
-from bertkit.inference.engines.session import SessionEncoder, equal_lengths, num_threads
+from bertkit.inference.engines.session import SessionEncoder, num_threads
 from bertkit.inference.fresh import untrained
 from bertkit.model.packed import pack
 
@@ -96,22 +94,6 @@ def test_training_and_gradients_stay_pytorchs(fast: Bert) -> None:
     assert fast.model.encoder(batch).requires_grad
     assert isinstance(fast.model.encoder, SessionEncoder)
     assert set(fast.model.encoder.state_dict()) == set(untrained(0, num_layers=2).model.encoder.state_dict())
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(1, 60))
-def test_groups_hold_every_sequence_once_and_one_length_each(lengths: list[int], most: int) -> None:
-    starts = np.cumsum([0, *lengths])
-    seen: list[int] = []
-    tokens: list[int] = []
-    for group in equal_lengths(starts, most):
-        assert {lengths[i] for i in group.sequences} == {group.tokens.shape[1]}
-        assert group.tokens.size <= most or len(group.sequences) == 1
-        assert group.tokens[:, 0].tolist() == starts[group.sequences].tolist()
-        seen += group.sequences.tolist()
-        tokens += group.tokens.ravel().tolist()
-    assert sorted(seen) == list(range(len(lengths)))
-    assert sorted(tokens) == list(range(sum(lengths)))
 
 
 def test_an_exported_folder_is_used_as_it_was_exported(tmp_path: Path, plain: Bert) -> None:

@@ -31,7 +31,7 @@ def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, 
     largest = None
     if chosen == "int8":
         largest = channels_of(bert, folder)
-    sessions = Sessions(build_engine(bert.model, largest=largest), threads)
+    sessions = Sessions(lambda boxes: build_engine(bert.model, largest=largest, num_boxes=boxes), threads)
     bert.model.encoder = SessionEncoder(bert.model.encoder, sessions)
     bert.engine = chosen
     return bert

@@ -119,7 +119,8 @@ def compare_int8(
 def running(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> Iterator[None]:
     """While this lasts, the checkpoint runs by ONNX Runtime; eight-bit where the channels' sizes are given."""
     plain = bert.model.encoder
-    bert.model.encoder = SessionEncoder(plain, Sessions(build_engine(bert.model, largest=largest), threads))
+    sessions = Sessions(lambda boxes: build_engine(bert.model, largest=largest, num_boxes=boxes), threads)
+    bert.model.encoder = SessionEncoder(plain, sessions)
     try:
         yield
     finally:

@@ -1,33 +1,29 @@
 """The encoder by ONNX Runtime: packed batches in, the same rows out as from PyTorch's, on CPUs.
 
-A batch is cut into groups of sequences of one length, so that nothing is padded and nothing masked, and what else is
-in the batch changes no result. Training, other devices and other layers than the last are PyTorch's, on the same
-weights. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
+A batch is cut into runs (runs.py); in a run, sequences of one length attend together, so that nothing is padded and
+nothing masked, and what else is in the batch changes no result. Training, other devices and other layers than the last
+are PyTorch's, on the same weights. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertkit.cores import num_cores
 from bertkit.errors import BertkitError
-from bertkit.inference.batching import Sequenced, chunked
+from bertkit.inference.batching import Sequenced
+from bertkit.inference.engines.runs import NUM_BOXES, RUN_TOKENS, Floats, Ints, Run, plan_runs
 from bertkit.model.attention import Backend
 from bertkit.model.encoder import Encoder
 from bertkit.model.packed import PackedBatch
 from bertkit.model.pooling import Pooling
 
-GROUP_TOKENS = 512  # a run's activations stay in cache
 T = TypeVar("T")
-R = TypeVar("R")
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 def load_runtime() -> Any:
@@ -57,46 +53,23 @@ def open_session(graph: bytes | str, threads: int | None = None) -> Any:
 
 
 class Sessions:
-    """One graph, opened twice where there are several threads: for a run at a time, and for several runs at once.
+    """Two graphs of one encoder: for a lone sequence on all threads, and for runs of many, a thread each.
 
     All threads on one run answer a lone text soonest. A thread a run gets more done, since no thread waits for another:
     a fifth more with two threads, and twice as much where the machine has other work (docs/log.md).
     """
 
-    def __init__(self, graph: bytes, threads: int | None = None) -> None:
+    def __init__(self, build: Callable[[int | None], bytes], threads: int | None = None) -> None:
+        """`build` gives the graph of one box, or with a number the graph of so many (`build_engine`)."""
         self.threads = threads or num_threads()
-        self.alone = open_session(graph, self.threads)
-        self.beside = self.alone if self.threads == 1 else open_session(graph, 1)
+        self.alone = open_session(build(None), self.threads)
+        self.packed = open_session(build(NUM_BOXES), 1)
         self._pool = ThreadPoolExecutor(self.threads, "bertkit-engine") if self.threads > 1 else None
 
-    def run_all(self, work: Callable[[T, Any], R], items: Sequence[T]) -> Iterator[R]:
-        """work(item, session) of each, in their order; together where there are several."""
-        if self._pool is None or len(items) == 1:
-            return (work(item, self.alone) for item in items)
-        return self._pool.map(lambda item: work(item, self.beside), items)
-
-
-@dataclass(frozen=True)
-class Group:
-    """Sequences of one length within a batch."""
-
-    sequences: Ints  # [N] which ones
-    tokens: Ints  # [N, S] their rows in the packed batch
-
-
-def equal_lengths(cu_seqlens: Ints, most_tokens: int = GROUP_TOKENS) -> Iterator[Group]:
-    """Every sequence in one group of its length; a group holds at most so many tokens, and at least one sequence."""
-    lengths = np.diff(cu_seqlens)
-    order = np.argsort(lengths, kind="stable")
-    ends = np.flatnonzero(np.diff(lengths[order])) + 1
-    for same in np.split(order, ends):
-        if not len(same):
-            continue
-        length = int(lengths[same[0]])
-        size = max(1, most_tokens // max(1, length))
-        for start in range(0, len(same), size):
-            part = same[start : start + size]
-            yield Group(part, cu_seqlens[:-1][part][:, None] + np.arange(length))
+    def run_all(self, work: Callable[[T], None], items: Sequence[T]) -> None:
+        """work(item) of each, as many at once as there are threads."""
+        for _ in map(work, items) if self._pool is None else self._pool.map(work, items):
+            pass
 
 
 class SessionEncoder(Encoder):
@@ -118,39 +91,62 @@ class SessionEncoder(Encoder):
     def vectors(self, batch: PackedBatch, rows: Ints | None = None) -> Floats:
         """The same as an array."""
         starts = batch.cu_seqlens.numpy().astype(np.int64)
+        ids, segments = batch.token_ids.numpy(), batch.segment_ids.numpy()
         wanted = np.arange(batch.num_tokens) if rows is None else rows
-        sequence_of_row = np.searchsorted(starts, wanted, side="right") - 1
+        if len(starts) == 2:
+            return run_alone(self.sessions.alone, ids[None], segments[None], wanted)
         found = np.empty((len(wanted), self.width), np.float32)
+        run_of_token, place_of_token = np.empty_like(ids), np.empty_like(ids)
+        runs = plan_runs(np.diff(starts), self.sessions.threads)
+        for number, run in enumerate(runs):
+            tokens = run.tokens(starts)
+            run_of_token[tokens], place_of_token[tokens] = number, np.arange(len(tokens))
 
-        def work(group: Group, session: Any) -> None:
-            which = np.flatnonzero(np.isin(sequence_of_row, group.sequences))
+        def work(number: int) -> None:
+            which = np.flatnonzero(run_of_token[wanted] == number)
             if len(which):
-                places = _places(group, wanted[which], sequence_of_row[which], starts)
-                ids, segments = (ids.numpy()[group.tokens] for ids in (batch.token_ids, batch.segment_ids))
-                found[which] = run_session(session, ids, segments, places)
+                run = runs[number]
+                tokens, places = run.tokens(starts), place_of_token[wanted[which]]
+                found[which] = self._run(run, ids[tokens], segments[tokens], places)
 
-        for _ in self.sessions.run_all(work, list(equal_lengths(starts))):
-            pass
+        self.sessions.run_all(work, range(len(runs)))
         return found
 
-    def pooled(self, sequences: Sequence[Sequenced], pooling: Pooling, most_tokens: int = GROUP_TOKENS) -> Floats:
+    def pooled(self, sequences: Sequence[Sequenced], pooling: Pooling, most_tokens: int = RUN_TOKENS) -> Floats:
         """One vector a sequence, [N, D]; not packed first, which would take a tenth of a short text's time."""
-        by_length: dict[int, list[int]] = {}
-        for place, sequence in enumerate(sequences):
-            by_length.setdefault(len(sequence.ids), []).append(place)
-        groups = [
-            places
-            for length in sorted(by_length, reverse=True)  # long ones last would leave threads without work
-            for places in chunked(by_length[length], max(1, most_tokens // max(1, length)))
-        ]
+        if len(sequences) == 1:
+            return self._pool_one(sequences[0], pooling)
         found = np.empty((len(sequences), self.width), np.float32)
+        lengths = np.array([len(sequence.ids) for sequence in sequences], np.int64)
 
-        def work(places: list[int], session: Any) -> None:
-            found[places] = _pool([sequences[place] for place in places], session, pooling)
+        def work(run: Run) -> None:
+            chosen = [sequences[place] for place in run.sequences]
+            ids, segments = (
+                np.fromiter(chain.from_iterable(parts), np.int64, run.num_tokens)
+                for parts in ([one.ids for one in chosen], [one.segment_ids for one in chosen])
+            )
+            rows = run.starts if pooling == "cls" else np.arange(run.num_tokens)
+            vectors = self._run(run, ids, segments, rows)
+            found[run.sequences] = vectors if pooling == "cls" else run.pool(vectors, pooling)
 
-        for _ in self.sessions.run_all(work, groups):
-            pass
+        self.sessions.run_all(work, plan_runs(lengths, self.sessions.threads, most_tokens))
         return found
+
+    def _pool_one(self, sequence: Sequenced, pooling: Pooling) -> Floats:
+        ids, segments = np.array([sequence.ids], np.int64), np.array([sequence.segment_ids], np.int64)
+        rows = np.zeros(1, np.int64) if pooling == "cls" else np.arange(ids.size)
+        hidden = run_alone(self.sessions.alone, ids, segments, rows)
+        pooled: Floats = hidden.max(axis=0) if pooling == "max" else hidden.mean(axis=0)
+        return pooled[None]
+
+    def _run(self, run: Run, ids: Ints, segments: Ints, rows: Ints) -> Floats:
+        """The vectors of these rows of a run's tokens."""
+        boxes = run.boxes(3 * self.width)
+        inputs = {"input_ids": ids, "token_type_ids": segments, "positions": run.positions, "rows": rows}
+        vectors: Floats = self.sessions.packed.run(
+            None, {**inputs, "boxes": boxes, "sizes": boxes[:, 0] * boxes[:, 1]}
+        )[0]
+        return vectors
 
     @property
     def width(self) -> int:
@@ -158,26 +154,7 @@ class SessionEncoder(Encoder):
         return self.embeddings.token.embedding_dim
 
 
-def run_session(session: Any, ids: Ints, segments: Ints, rows: Ints) -> Floats:
-    """One run on sequences of one length, [N, S]: the vectors of these rows of all their tokens."""
+def run_alone(session: Any, ids: Ints, segments: Ints, rows: Ints) -> Floats:
+    """Sequences of one length, [N, S]: the vectors of these rows of all their tokens."""
     vectors: Floats = session.run(None, {"input_ids": ids, "token_type_ids": segments, "rows": rows})[0]
     return vectors
-
-
-def _pool(sequences: Sequence[Sequenced], session: Any, pooling: Pooling) -> Floats:
-    """One vector a sequence, of sequences of one length."""
-    ids = np.array([sequence.ids for sequence in sequences], np.int64)
-    segments = np.array([sequence.segment_ids for sequence in sequences], np.int64)
-    if pooling == "cls":
-        return run_session(session, ids, segments, np.arange(len(ids)) * ids.shape[1])
-    hidden = run_session(session, ids, segments, np.arange(ids.size)).reshape(*ids.shape, -1)
-    pooled: Floats = hidden.mean(axis=1) if pooling == "mean" else hidden.max(axis=1)
-    return pooled
-
-
-def _places(group: Group, rows: Ints, sequences: Ints, starts: Ints) -> Ints:
-    """Where rows of the packed batch stand in the group's own tokens."""
-    order = np.argsort(group.sequences)
-    within = order[np.searchsorted(group.sequences, sequences, sorter=order)]
-    places: Ints = within * group.tokens.shape[1] + rows - starts[sequences]
-    return places
