@@ -20,7 +20,7 @@ STARTS: tuple[Start, ...] = ("paper", "zero", "deepnorm")
 Positions = Literal["drawn", "waves"]
 POSITIONS: tuple[Positions, ...] = ("drawn", "waves")
 LONGEST_WAVE = 1000.0  # positions in a radian
-LOUDNESS = 3.0  # of the waves, in the deviation with which tokens are drawn
+LOUDNESS = 12.0  # of the waves, in the deviation with which tokens are drawn
 
 
 def check_start(start: str, positions: str, init: str) -> None:
