@@ -3,7 +3,9 @@
     python -m bench.serve [--requests 10000] [--connections 64] [--model FOLDER] [--json out.json]
 
 Sentences of the SST-2 development set, MiniLM exported with --int8 unless a folder is named. Offline and served rounds
-alternate, so that a busy moment hits both alike; clients share the cores with the server that they measure.
+alternate, so that a busy moment hits both alike. Clients share the cores with the server that they measure, so what is
+kept of offline throughput is told twice: by the clock, and by processor time (texts a CPU-second of all the server's
+processes, over texts a CPU-second offline), which is what the server would keep with its clients elsewhere.
 The overload sends requests at three times the measured capacity: each must be answered or refused cleanly.
 """
 
@@ -31,7 +33,7 @@ from bertkit.inference.engines.export import export_onnx
 
 DEADLINE = 5.0  # seconds, of the overloaded server
 EARLY = 2000  # requests after which memory should be settled
-BULK = 8  # texts of a request where a client has many
+SIZES = (1, 8, 32)  # texts of a request that saturates
 EXPORTED = ROOT / "build" / "minilm-int8"
 
 
@@ -74,37 +76,56 @@ def measure_speed(model: Path, texts: list[str], connections: int, rounds: int) 
     """One at a time, and as many as it takes: offline beside served, round by round."""
     bert = bertkit.load(model, device="cpu")
     bert.embed(texts[:50])
-    alone, added, offline_rate, through = [], [], [], []
-    served_rates: dict[int, list[float]] = {1: [], BULK: []}
-    with server(model) as (port, _):
-        load(port, texts[:50], connections=4)
+    alone, added, through, offline = [], [], [], []
+    served: dict[int, list[dict[str, float]]] = {size: [] for size in SIZES}
+    with server(model) as (port, pids):
+        load(port, texts[:200], connections=32)
         for _ in range(rounds):
             alone += [_seconds(bert, text) for text in texts[:100]]
             one_by_one = load(port, texts[:100], connections=1)
             through += one_by_one.seconds
             added += [whole - own for whole, own in zip(one_by_one.seconds, one_by_one.compute, strict=True)]
-            start = time.perf_counter()
-            bert.embed(texts)
-            offline_rate.append(len(texts) / (time.perf_counter() - start))
-            for size, rates in served_rates.items():
-                requests = [texts[i : i + size] for i in range(0, len(texts), size)]
-                busy = load(port, requests, connections=connections)
-                rates.append(len(texts) / busy.wall if len(busy.seconds) == len(requests) else 0.0)
-    kept = {
-        size: statistics.median(s / o for s, o in zip(rates, offline_rate, strict=True))
-        for size, rates in served_rates.items()
-    }
+            offline.append(measure_offline(bert, texts))
+            for size, found in served.items():
+                found.append(measure_saturated(port, pids, texts, size, connections, offline[-1]))
     return {
         "offline_ms": 1000 * statistics.median(alone),
         "served_ms": 1000 * statistics.median(through),
         "added_ms": 1000 * statistics.median(added),
         "engine": bert.engine,
-        "offline_texts_per_second": statistics.median(offline_rate),
-        "served_texts_per_second": statistics.median(served_rates[1]),
-        "kept": kept[1],
-        "served_texts_per_second_in_bulk": statistics.median(served_rates[BULK]),
-        "kept_in_bulk": kept[BULK],
+        "offline": medians(offline),
+        "served": {size: medians(found) for size, found in served.items()},
     }
+
+
+def measure_offline(bert: bertkit.Bert, texts: list[str]) -> dict[str, float]:
+    """Texts a second, and milliseconds of processor time a text."""
+    start, cpu = time.perf_counter(), time.process_time()
+    bert.embed(texts)
+    rate = len(texts) / (time.perf_counter() - start)
+    return {"texts_per_second": rate, "cpu_ms": 1000 * (time.process_time() - cpu) / len(texts)}
+
+
+def measure_saturated(
+    port: int, pids: list[int], texts: list[str], size: int, connections: int, offline: dict[str, float]
+) -> dict[str, float]:
+    """The same of a server that is never idle, with so many texts a request; and what it keeps of offline."""
+    requests: list[str | list[str]] = [texts[i : i + size] for i in range(0, len(texts), size)]
+    busy = load(port, requests, connections=connections, watch=pids)
+    rate = len(texts) / busy.wall if len(busy.seconds) == len(requests) else 0.0
+    cpu_ms = 1000 * busy.server_cpu / len(texts)
+    return {
+        "texts_per_second": rate,
+        "cpu_ms": cpu_ms,
+        "client_cpu_ms": 1000 * busy.client_cpu / len(texts),
+        "kept_by_clock": rate / offline["texts_per_second"],
+        "kept_by_cpu": offline["cpu_ms"] / cpu_ms,
+    }
+
+
+def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    """Of each figure over all rounds."""
+    return {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
 
 
 def _seconds(bert: bertkit.Bert, text: str) -> float:
@@ -142,6 +163,20 @@ def growth(found: Load, marks: list[int]) -> float:
     return late / early - 1
 
 
+def table(speed: dict[str, Any]) -> str:
+    """Offline beside saturated, in Markdown."""
+    lines = [
+        f"| saturated, {speed['engine']} | texts/s | CPU ms a text | of the clients | kept by the clock | by CPU time |",
+        "|---|---|---|---|---|---|",
+        f"| offline | {speed['offline']['texts_per_second']:.0f} | {speed['offline']['cpu_ms']:.2f} | | | |",
+    ]
+    for size, found in speed["served"].items():
+        times = f"{found['texts_per_second']:.0f} | {found['cpu_ms']:.2f} | {found['client_cpu_ms']:.2f}"
+        kept = f"{100 * found['kept_by_clock']:.0f} % | {100 * found['kept_by_cpu']:.0f} %"
+        lines.append(f"| {size} texts a request | {times} | {kept} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and print; also JSON if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -157,14 +192,10 @@ def main() -> None:
     speed = measure_speed(model, texts, arguments.connections, arguments.rounds)
     print(
         f"one at a time: offline {speed['offline_ms']:.2f} ms, served {speed['served_ms']:.2f} ms; "
-        f"the server adds {speed['added_ms']:.2f} ms to the engine's own time (median)\n"
-        f"saturated ({speed['engine']}): offline {speed['offline_texts_per_second']:.0f} texts/s, "
-        f"served {speed['served_texts_per_second']:.0f} texts/s one a request, {100 * speed['kept']:.0f} % kept; "
-        f"{speed['served_texts_per_second_in_bulk']:.0f} texts/s {BULK} a request, "
-        f"{100 * speed['kept_in_bulk']:.0f} % kept",
+        f"the server adds {speed['added_ms']:.2f} ms to the engine's own time (median)\n\n{table(speed)}\n",
         flush=True,
     )
-    capacity = speed["served_texts_per_second"]
+    capacity = speed["served"][1]["texts_per_second"]
     overload = measure_overload(model, texts, arguments.connections, arguments.requests, capacity)
     print("\n".join(f"{name}: {value}" for name, value in overload.items()))
     if arguments.json:

@@ -131,6 +131,27 @@ def test_eight_bits_depend_on_no_other_sequence(model: BertModel) -> None:
     np.testing.assert_allclose(together.reshape(6, 11, -1)[2], alone, atol=2e-5)
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_lengths_that_share_a_run_change_nothing(model: BertModel, narrow: bool) -> None:
+    """Boxes of several lengths, some of them empty: each sequence is what it is by itself."""
+    largest = channels(model) if narrow else None
+    alone, packed = (
+        session(build_engine(model, largest=largest)),
+        session(build_engine(model, largest=largest, num_boxes=4)),
+    )
+    random = np.random.default_rng(6)
+    sequences = [random.integers(0, 97, n) for n in (5, 5, 9, 14)]
+    lengths = [len(one) for one in sequences]
+    ids, positions = np.concatenate(sequences), np.concatenate([np.arange(n) for n in lengths])
+    width = 3 * model.config.hidden_size
+    boxes = np.array([[2, 5, width], [1, 9, width], [0, 0, width], [1, 14, width]])
+    inputs = {"input_ids": ids, "token_type_ids": ids * 0, "positions": positions, "rows": np.arange(len(ids))}
+    together = packed.run(None, {**inputs, "boxes": boxes, "sizes": boxes[:, 0] * boxes[:, 1]})[0]
+    for one, part in zip(sequences, np.split(together, np.cumsum(lengths)[:-1]), strict=True):
+        by_itself = {"input_ids": one[None], "token_type_ids": one[None] * 0, "rows": np.arange(len(one))}
+        np.testing.assert_allclose(part, alone.run(None, by_itself)[0], atol=2e-5)
+
+
 def test_the_engines_graph_gives_the_rows_asked_for(model: BertModel) -> None:
     run = session(build_engine(model))
     ids = np.random.default_rng(2).integers(0, 97, (3, 9))

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import nn
@@ -26,6 +26,7 @@ def test_weights_by_hand() -> None:
     np.testing.assert_allclose(small.scales, [2 / 127, 0.1 / 127])
 
 
+@settings(deadline=None)
 @given(WEIGHTS)
 def test_no_weight_moves_more_than_half_a_step(weights: np.ndarray) -> None:
     small = narrow(weights)

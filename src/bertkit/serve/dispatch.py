@@ -102,12 +102,11 @@ class Dispatcher:
             request.waiting.add(item)
             self.room.add(item)
         self.pump()
+        clock = asyncio.get_running_loop().call_later(deadline, _expire, request, deadline)
         try:
-            async with asyncio.timeout(deadline):
-                await request.done
-        except TimeoutError:
-            raise out_of_time(deadline) from None
+            await request.done
         finally:
+            clock.cancel()
             if not request.gone:
                 self.room.leave(request, list(request.waiting))
             self._show_queue()
@@ -188,6 +187,11 @@ class Dispatcher:
 
     def _show_queue(self) -> None:
         self.metrics.queue(id(self), self.room.num_items, self.room.num_tokens)
+
+
+def _expire(request: Request, deadline: float) -> None:
+    if not request.done.done():
+        request.done.set_exception(out_of_time(deadline))
 
 
 def _request(item: Item) -> Request:

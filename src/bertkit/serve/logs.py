@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps would make one a line
+
 
 def log(level: str, event: str, **fields: Any) -> None:
     """Write one line; fields that are None are left out."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     kept = {name: value for name, value in fields.items() if value is not None}
-    line = json.dumps({"time": now, "level": level, "event": event, **kept}, ensure_ascii=False)
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(_encode({"time": now, "level": level, "event": event, **kept}) + "\n")
     sys.stderr.flush()
 
 
