@@ -21,6 +21,7 @@ from bertkit.text.samples import sample_documents
 
 Vectors = NDArray[np.float32]
 Contestant = Callable[[Sequence[str]], Vectors]  # texts -> mean of the last layer's vectors, [N, D]
+NUM_WARM = 5  # texts, before one at a time is timed
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,10 @@ def bench(
     for number in range(options.rounds + 1):  # the first is for warming up, and for cosines
         for measured, run in zip(found, contestants.values(), strict=True):
             progress(f"round {number} of {options.rounds}: {measured.name}")
-            measure(measured, run, texts, options, reference if number == 0 else None)
+            measure(measured, run, texts, reference if number == 0 else None)
+        for measured, run in zip(found, contestants.values(), strict=True) if number else ():
+            progress(f"round {number} of {options.rounds}, one text at a time: {measured.name}")
+            measure_single(measured, run, texts[:: max(1, len(texts) // options.num_single)][: options.num_single])
     return BenchResult(str(folder), len(texts), [row_of(one, len(texts)) for one in found], notes)
 
 
@@ -124,9 +128,7 @@ def own(folder: str | Path, engine: str, options: BenchOptions) -> Contestant:
     return run
 
 
-def measure(
-    measured: Measured, run: Contestant, texts: Sequence[str], options: BenchOptions, reference: Vectors | None
-) -> None:
+def measure(measured: Measured, run: Contestant, texts: Sequence[str], reference: Vectors | None) -> None:
     """One round of one contestant; the warming round only compares vectors."""
     start = time.perf_counter()
     vectors = run(texts)
@@ -134,10 +136,15 @@ def measure(
     if reference is not None:
         cosines = (normalized(vectors) * normalized(reference)).sum(axis=1)
         measured.lowest_cosine, measured.mean_cosine = float(cosines.min()), float(cosines.mean())
-        run(texts[:1])
-        return
-    measured.seconds.append(taken)
-    for text in texts[:: max(1, len(texts) // options.num_single)][: options.num_single]:
+    else:
+        measured.seconds.append(taken)
+
+
+def measure_single(measured: Measured, run: Contestant, texts: Sequence[str]) -> None:
+    """Texts one at a time, as they come to a server that is not busy; the first few bring weights into caches."""
+    for text in texts[:NUM_WARM]:
+        run([text])
+    for text in texts:
         start = time.perf_counter()
         run([text])
         measured.single.append(time.perf_counter() - start)
