@@ -31,6 +31,7 @@ def embed(
     dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
     long: LongOption = "window",
     device: DeviceOption = "auto",
+    engine: Annotated[str, typer.Option(help="auto, torch; on CPUs onnx or int8; on GPUs float8.")] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Turn texts into vectors. Memory stays bounded and the order is kept, however many texts there are.
@@ -47,7 +48,7 @@ def embed(
     options |= {} if pooling is None else {"pooling": pooling}
     options |= {} if normalize is None else {"normalize": normalize}
     source = chosen_texts(texts, file, field)
-    bert = load(model, device=device)
+    bert = load(model, device=device, engine=engine)
     if output is None:
         write_vectors(bert, source, JsonlWriter(sys.stdout), **options)
         return

@@ -34,7 +34,8 @@ def load(
 ) -> Bert:
     """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one.
 
-    engine: what computes on CPUs, torch, onnx (float32) or int8; auto: what the folder was exported for, else torch.
+    engine: torch, on CPUs also onnx (float32) or int8, on GPUs also float8 for large batches (vectors a little off);
+    auto: what the folder was exported for, else torch.
     """
     place = choose_device(device)
     bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), lowercase=lowercase, heads=heads, labels=labels)

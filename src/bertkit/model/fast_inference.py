@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LEAST_TOKENS = 4096  # below this, launching our kernels takes longer than they save
 HEAD_SIZES = (16, 32, 64, 128)
-CAPABILITY = (8, 0)
+CAPABILITY, CAPABILITY8 = (8, 0), (8, 9)
 
 
 class Eight(NamedTuple):
@@ -33,14 +33,23 @@ class Eight(NamedTuple):
 
 def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
     """Whether this call is one that our kernels serve."""
-    weight = encoder.embeddings.token.weight
     if encoder.is_causal or torch.is_grad_enabled() or encoder.training or batch.num_tokens < LEAST_TOKENS:
         return False
+    return _has_kernels(encoder, CAPABILITY)
+
+
+def can_use_eight_bits(encoder: "Encoder") -> bool:
+    """Whether `use_eight_bits` is for this encoder, where it is."""
+    return encoder.embeddings.token.weight.dtype == torch.bfloat16 and _has_kernels(encoder, CAPABILITY8)
+
+
+def _has_kernels(encoder: "Encoder", capability: tuple[int, int]) -> bool:
+    weight = encoder.embeddings.token.weight
     if not weight.is_cuda or weight.dtype not in (torch.bfloat16, torch.float16) or torch.version.hip is not None:
         return False
     layer = cast("Layer", encoder.layers[0])
     is_known = layer.activation is F.gelu and weight.shape[1] // layer.num_heads in HEAD_SIZES
-    can = torch.cuda.get_device_capability(weight.device) >= CAPABILITY
+    can = torch.cuda.get_device_capability(weight.device) >= capability
     return is_known and can and importlib.util.find_spec("triton") is not None
 
 

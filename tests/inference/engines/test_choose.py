@@ -124,6 +124,8 @@ def test_bad_choices_are_one_line(plain: Bert, monkeypatch: pytest.MonkeyPatch, 
     half.model.to(torch.bfloat16)
     with pytest.raises(BertkitError, match="engine int8 is for CPUs and float32 weights"):
         use_engine(half, "int8")
+    with pytest.raises(BertkitError, match="engine float8 is for bfloat16 weights on an NVIDIA GPU"):
+        use_engine(half, "float8")
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "model.onnx").touch()
     monkeypatch.setattr(engines, "has_runtime", lambda: False)

@@ -1,4 +1,4 @@
-"""Which program computes the encoder on CPUs: PyTorch, ONNX Runtime in float32, or ONNX Runtime in eight bits.
+"""Which program computes the encoder: PyTorch; on CPUs also ONNX Runtime in float32 or int8, on GPUs our kernels in float8.
 
 `auto` takes what the folder was exported for (`bertkit export`), and PyTorch where it was not; float32 engines agree
 within rounding, and eight bits are used only where somebody asked for them, here or by exporting.
@@ -15,8 +15,9 @@ from bertkit.export.channels import load_channels, measure_channels, sample_sequ
 from bertkit.export.linear import Array
 from bertkit.inference.bert import Bert
 from bertkit.inference.engines.session import SessionEncoder, Sessions
+from bertkit.model.fast_inference import can_use_eight_bits
 
-Engine = Literal["auto", "torch", "onnx", "int8"]
+Engine = Literal["auto", "torch", "onnx", "int8", "float8"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 FOLDER = "onnx"
 FLOAT_FILE, NARROW_FILE, CHANNELS_FILE = "model.onnx", "model_int8.onnx", "int8_channels.safetensors"
@@ -27,6 +28,10 @@ def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, 
     """Let this checkpoint run by the named engine; `folder` is where it was loaded from. Returns the same Bert."""
     chosen = choose_engine(bert, engine, folder)
     if chosen == "torch":
+        return bert
+    if chosen == "float8":
+        bert.model.encoder.use_eight_bits()
+        bert.engine = chosen
         return bert
     largest = None
     if chosen == "int8":
@@ -44,8 +49,12 @@ def choose_engine(bert: Bert, engine: str, folder: Path | None) -> Engine:
     fits = bert.device.type == "cpu" and bert.model.encoder.embeddings.token.weight.dtype == torch.float32
     if engine == "auto":
         return exported_engine(folder) if fits else "torch"
-    if engine != "torch" and not fits:
-        raise BertkitError(f"engine {engine} is for CPUs and float32 weights; leave out --engine, or use --device cpu")
+    if engine == "float8" and not can_use_eight_bits(bert.model.encoder):
+        raise BertkitError(
+            "engine float8 is for bfloat16 weights on an NVIDIA GPU of compute capability 8.9 or more; use engine auto"
+        )
+    if engine in ("onnx", "int8") and not fits:
+        raise BertkitError(f"engine {engine} is for CPUs and float32 weights; use engine auto, or device cpu")
     return engine
 
 
