@@ -186,7 +186,7 @@ def padded_batches(feed: PretrainingFeed, work: Work, num: int) -> Iterator[tupl
     index = 0
     for _ in range(num):
         while not waiting or len(waiting["labels"]) < size:
-            rows = padded_rows(feed.micro_batch(index), work.max_length)
+            rows = padded_rows(feed.micro_batch(index), work.max_length, repeated=work.is_full)
             waiting = {name: torch.cat([waiting[name], rows[name]]) if waiting else rows[name] for name in rows}
             index += 1
         batch = {name: tensor[:size].pin_memory() for name, tensor in waiting.items()}
@@ -197,8 +197,8 @@ def padded_batches(feed: PretrainingFeed, work: Work, num: int) -> Iterator[tupl
         yield batch, mask.numel() if work.is_full else int(mask.sum())
 
 
-def padded_rows(batch: PretrainingBatch, length: int) -> dict[str, Tensor]:
-    """A packed batch as rows of one length; beyond its end a sequence is repeated, unlabelled, and masked out."""
+def padded_rows(batch: PretrainingBatch, length: int, *, repeated: bool = False) -> dict[str, Tensor]:
+    """A packed batch as rows of one length; beyond a sequence's end stands 0, or the sequence again, unlabelled."""
     used = batch.next_labels != IGNORED
     starts = batch.inputs.cu_seqlens[:-1].long()[used]
     sizes = batch.inputs.cu_seqlens.diff().long()[used]
@@ -209,8 +209,8 @@ def padded_rows(batch: PretrainingBatch, length: int) -> dict[str, Tensor]:
     masked = batch.masked_token_ids != IGNORED
     labels[batch.masked_positions[masked]] = batch.masked_token_ids[masked]
     return {
-        "input_ids": batch.inputs.token_ids[rows],
-        "token_type_ids": batch.inputs.segment_ids[rows],
+        "input_ids": batch.inputs.token_ids[rows] * (mask | repeated),
+        "token_type_ids": batch.inputs.segment_ids[rows] * (mask | repeated),
         "attention_mask": mask.long(),
         "labels": torch.where(mask, labels[rows], IGNORED),
         "next_sentence_label": batch.next_labels[used],
