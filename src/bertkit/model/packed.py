@@ -5,11 +5,14 @@ works on the T real tokens, so a batch is limited by tokens and not by rows.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,27 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "PackedBatch":
         """The same batch in memory from which a GPU takes it without the host waiting."""
-        return self._map(Tensor.pin_memory)
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
-        ids = change(self.token_ids), change(self.segment_ids), change(self.position_ids)
-        return PackedBatch(*ids, change(self.cu_seqlens), self.max_seqlen)
+        return map_tensors(self, Tensor.pin_memory)
 
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""
         return torch.split(hidden, self.cu_seqlens.diff().tolist())
+
+
+def map_tensors(batch: T, change: Callable[[Tensor], Tensor]) -> T:
+    """The same dataclass with every tensor in it changed."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(batch)):  # type: ignore[arg-type]
+        value = getattr(batch, name)
+        if isinstance(value, Tensor):
+            values[name] = change(value)
+        else:
+            values[name] = map_tensors(value, change) if is_dataclass(value) else value
+    return type(batch)(**values)
 
 
 def pack(token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]] | None = None) -> PackedBatch:

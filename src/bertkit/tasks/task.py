@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig
-from bertkit.model.packed import PackedBatch, pack
+from bertkit.model.packed import PackedBatch, map_tensors, pack
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
@@ -51,8 +51,7 @@ class TaskBatch:
 
     def to(self, device: torch.device | str) -> "TaskBatch":
         """The same batch on another device."""
-        rows, targets = (tensor.to(device, non_blocking=True) for tensor in (self.rows, self.targets))
-        return TaskBatch(self.inputs.to(device), rows, targets)
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 class Scorer(Protocol[ExampleT_contra, PredictionT_contra]):

@@ -4,12 +4,11 @@ The order is a function of the number alone, so a run resumed at any step, on an
 uninterrupted run would have seen. prefetching.py builds them ahead; the loop asks by number all the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
 
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
 
@@ -101,15 +100,3 @@ class StreamFeed:
 
 
 NO_COUNTS = StepCounts(0, 0, 0)
-
-
-def map_tensors(batch: T, change: Callable[[Tensor], Tensor]) -> T:
-    """The same dataclass with every tensor in it changed."""
-    values: dict[str, Any] = {}
-    for name in (field.name for field in fields(batch)):  # type: ignore[arg-type]
-        value = getattr(batch, name)
-        if isinstance(value, Tensor):
-            values[name] = change(value)
-        else:
-            values[name] = map_tensors(value, change) if is_dataclass(value) else value
-    return type(batch)(**values)

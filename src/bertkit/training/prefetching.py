@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
+from bertkit.model.packed import map_tensors
 from bertkit.tasks.feed.pretraining import PretrainingFeed
 from bertkit.tasks.feed.workers import BatchLoader
-from bertkit.training.feeds import Batch, BatchT, MicroBatches, map_tensors, sum_counts
+from bertkit.training.feeds import Batch, BatchT, MicroBatches, sum_counts
 from bertkit.training.plan import Place
 
 Key = tuple[int, int]  # stage, index

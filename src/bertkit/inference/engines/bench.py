@@ -95,13 +95,16 @@ def bench(
     contestants, notes = gather(folder, options)
     found = [Measured(name) for name in contestants]
     reference = next(iter(contestants.values()))(texts)
+    singles = texts[:: max(1, len(texts) // options.num_single)][: options.num_single]
     for number in range(options.rounds + 1):  # the first is for warming up, and for cosines
         for measured, run in zip(found, contestants.values(), strict=True):
             progress(f"round {number} of {options.rounds}: {measured.name}")
             measure(measured, run, texts, reference if number == 0 else None)
-        for measured, run in zip(found, contestants.values(), strict=True) if number else ():
+        if number == 0:
+            continue
+        for measured, run in zip(found, contestants.values(), strict=True):
             progress(f"round {number} of {options.rounds}, one text at a time: {measured.name}")
-            measure_single(measured, run, texts[:: max(1, len(texts) // options.num_single)][: options.num_single])
+            measure_single(measured, run, singles)
     return BenchResult(str(folder), len(texts), [row_of(one, len(texts)) for one in found], notes)
 
 

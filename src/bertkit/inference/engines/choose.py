@@ -31,15 +31,17 @@ def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, 
         return bert
     if chosen == "float8":
         bert.model.encoder.use_eight_bits()
-        bert.engine = chosen
-        return bert
-    largest = None
-    if chosen == "int8":
-        largest = channels_of(bert, folder)
-    sessions = Sessions(lambda boxes: build_engine(bert.model, largest=largest, num_boxes=boxes), threads)
-    bert.model.encoder = SessionEncoder(bert.model.encoder, sessions)
+    else:
+        largest = channels_of(bert, folder) if chosen == "int8" else None
+        bert.model.encoder = session_encoder(bert, largest, threads)
     bert.engine = chosen
     return bert
+
+
+def session_encoder(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> SessionEncoder:
+    """This checkpoint's encoder by ONNX Runtime; in eight bits where the channels' largest values are given."""
+    sessions = Sessions(lambda boxes: build_engine(bert.model, largest=largest, num_boxes=boxes), threads)
+    return SessionEncoder(bert.model.encoder, sessions)
 
 
 def choose_engine(bert: Bert, engine: str, folder: Path | None) -> Engine:

@@ -13,14 +13,21 @@ from typing import Any
 import numpy as np
 
 from bertkit.errors import BertkitError
-from bertkit.export.building import build_engine, build_model
+from bertkit.export.building import build_model
 from bertkit.export.channels import save_channels
 from bertkit.export.checking import largest_difference
 from bertkit.export.linear import Array
 from bertkit.export.outputs import Output, check_output, default_output
 from bertkit.inference.bert import Bert
-from bertkit.inference.engines.choose import CHANNELS_FILE, FLOAT_FILE, FOLDER, NARROW_FILE, channels_of
-from bertkit.inference.engines.session import SessionEncoder, Sessions, open_session
+from bertkit.inference.engines.choose import (
+    CHANNELS_FILE,
+    FLOAT_FILE,
+    FOLDER,
+    NARROW_FILE,
+    channels_of,
+    session_encoder,
+)
+from bertkit.inference.engines.session import SessionEncoder, open_session
 from bertkit.text.samples import sample_documents
 
 ALLOWED_DIFFERENCE = 1e-3  # of float32 graphs; rounding alone is far below
@@ -119,8 +126,7 @@ def compare_int8(
 def running(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> Iterator[None]:
     """While this lasts, the checkpoint runs by ONNX Runtime; eight-bit where the channels' sizes are given."""
     plain = bert.model.encoder
-    sessions = Sessions(lambda boxes: build_engine(bert.model, largest=largest, num_boxes=boxes), threads)
-    bert.model.encoder = SessionEncoder(plain, sessions)
+    bert.model.encoder = session_encoder(bert, largest, threads)
     try:
         yield
     finally:
