@@ -143,7 +143,7 @@ def test_lengths_that_share_a_run_change_nothing(model: BertModel, narrow: bool)
     sequences = [random.integers(0, 97, n) for n in (5, 5, 9, 14)]
     lengths = [len(one) for one in sequences]
     ids, positions = np.concatenate(sequences), np.concatenate([np.arange(n) for n in lengths])
-    width = 3 * model.config.hidden_size
+    width = model.config.hidden_size
     boxes = np.array([[2, 5, width], [1, 9, width], [0, 0, width], [1, 14, width]])
     inputs = {"input_ids": ids, "token_type_ids": ids * 0, "positions": positions, "rows": np.arange(len(ids))}
     together = packed.run(None, {**inputs, "boxes": boxes, "sizes": boxes[:, 0] * boxes[:, 1]})[0]

@@ -1,5 +1,6 @@
 """How a fresh encoder begins: what is zero, what is Xavier's, what is a wave; none of it reaches the checkpoint's config."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,14 @@ import pytest
 import torch
 
 from bertkit.errors import BertkitError
+from bertkit.inference.loading import load
 from bertkit.model import BertModel, preset
 from bertkit.model.encoder import Layer
-from bertkit.training.initialisation import Start, begin_with_waves, initialise
+from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
+from bertkit.training.initialisation import Positions, Start, begin_with_waves, initialise, repeat_positions
+from bertkit.training.plan import Stage
 from bertkit.training.start import fresh_model
+from bertkit.training.watch import Guard
 from tests.model.reference import make_batch
 from tests.training.tiny import recipe, run, tokenizer
 
@@ -102,8 +107,52 @@ def test_a_recipe_names_the_positions() -> None:
     assert changed == ["encoder.embeddings.position.weight"]
 
 
+def test_repeated_positions_are_copies_of_the_learned_ones() -> None:
+    table = torch.arange(8.0)[:, None].repeat(1, 2)
+    repeat_positions(table, 3)
+    assert table[:, 1].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+LONGER = (Stage(8, 64, 2, share=0.5), Stage(16, 64, 2, share=0.25), Stage(12, 64, 2, share=0.25))
+
+
+@pytest.mark.parametrize("positions", ["drawn", "repeated"])
+def test_longer_rows_begin_with_the_positions_that_shorter_ones_learned(positions: Positions, tmp_path: Path) -> None:
+    still = replace(recipe().optimizer, learning_rate=0.0)
+    made = recipe(model=replace(recipe().model, positions=positions), stages=LONGER, optimizer=still)
+    run(tmp_path, made)
+    weight = load(tmp_path / "model").model.encoder.embeddings.position.weight
+    begun = fresh_model(made, tokenizer()).encoder.embeddings.position.weight
+    assert torch.equal(weight[:8], begun[:8])
+    expected = begun if positions == "drawn" else begun[torch.arange(32) % 8]
+    assert torch.equal(weight, expected)
+
+
+def test_a_run_killed_around_longer_rows_is_the_run_never_killed(tmp_path: Path) -> None:
+    model = replace(recipe().model, positions="repeated")
+    made = recipe(model=model, stages=LONGER, checkpoints=CheckpointConfig(1, 99), log_every=4)
+    whole = run(tmp_path / "whole", made)
+    for step in (5, 6, 7, 9):  # rows are longer from the seventh step on, and shorter again from the tenth
+        part = tmp_path / f"part-{step}"
+        shutil.copytree(tmp_path / "whole", part, symlinks=True)
+        CheckpointFolder(part / "checkpoints")._point("last", Path(f"step-{step:08d}"))
+        assert run(part, made, resume=True).weights_sha256 == whole.weights_sha256
+
+
+def test_a_loss_that_rises_with_longer_rows_has_not_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guards = set()
+
+    def note(self: Guard, step: int, loss: float, grad_norm: float) -> None:
+        guards.add((id(self), step >= 6))
+
+    monkeypatch.setattr(Guard, "check", note)
+    run(tmp_path, recipe(stages=LONGER))
+    assert sorted(late for _, late in guards) == [False, True]
+    assert len({guard for guard, _ in guards}) == 2
+
+
 def test_starts_that_cannot_be_are_refused() -> None:
-    with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, waves"):
+    with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, waves, repeated"):
         replace(recipe().model, positions="rotary")  # type: ignore[arg-type]
     with pytest.raises(BertkitError, match="choose one of paper, zero, deepnorm"):
         replace(recipe().model, start="xavier")  # type: ignore[arg-type]

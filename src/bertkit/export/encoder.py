@@ -26,7 +26,7 @@ class Layout:
     ids: str  # [N, S], or [T]
     segments: str
     places: str  # position vectors, one a token, or [S, D] for all sequences
-    boxes: tuple[str, ...]  # the shape of each box, [N, S, 3 D]
+    boxes: tuple[str, ...]  # the shape of each box, [N, S, D]
     sizes: str = ""  # tokens of each box, [B], where there are several
     mask: str = ""  # [N, S], where sequences are padded
 
@@ -110,24 +110,35 @@ def _attend(
     Of the three biases only the queries' is added here. The keys' adds the same to all scores of a query, which
     softmax does not see; the values' leaves attention as it is, since weights sum to 1, and moves into the next bias.
     """
-    qkv = linears.product(graph, hidden, layer.qkv, key=f"{number}.qkv")
     bias_q, _, bias_v = np.split(array(layer.qkv.bias), 3)
-    parts = graph.split_by(qkv, layout.sizes, len(layout.boxes)) if layout.sizes else [qkv]
-    flat, added = graph.constant([-1, len(bias_q)]), graph.constant(bias_q)
+    queries, keys, values = _project(graph, layer, linears, hidden, layout, number)
+    queries = graph.add("Add", queries, graph.constant(bias_q))
+    parts = [
+        graph.split_by(value, layout.sizes, len(layout.boxes)) if layout.sizes else [value]
+        for value in (queries, keys, values)
+    ]
+    flat = graph.constant([-1, len(bias_q)])
     mixed = [
-        _attend_box(graph, part, box, flat, added, layout.mask, layer.num_heads)
-        for part, box in zip(parts, layout.boxes, strict=True)
+        _attend_box(graph, part, box, flat, layout.mask, layer.num_heads)
+        for *part, box in zip(*parts, layout.boxes, strict=True)
     ]
     bias: Array = array(layer.attention_output.bias) + array(layer.attention_output.weight) @ bias_v
     return graph.add("Concat", *mixed, axis=0) if len(mixed) > 1 else mixed[0], bias
 
 
-def _attend_box(graph: Graph, qkv: str, box: str, flat: str, bias_q: str, mask: str, num_heads: int) -> str:
-    """Sequences of one length, [N S, 3 D] -> [N S, D]; a box may be empty."""
-    queries, keys, values = graph.split(graph.add("Reshape", qkv, box, allowzero=1), 3)
-    queries = graph.add("Add", queries, bias_q)
-    inputs = [queries, keys, values, *(["", mask] if mask else [])]
-    mixed = graph.add("MultiHeadAttention", *inputs, runtime=True, num_heads=num_heads)
+def _project(graph: Graph, layer: Layer, linears: Linears, hidden: str, layout: Layout, number: int) -> list[str]:
+    """Queries, keys and values, each [T, D]. Three products save a pass where there are many tokens; a lone text that all
+    threads share is sooner done with one."""
+    key = f"{number}.qkv"
+    if layout.sizes:
+        return linears.products(graph, hidden, layer.qkv, 3, key=key)
+    return graph.split(linears.product(graph, hidden, layer.qkv, key=key), 3)
+
+
+def _attend_box(graph: Graph, parts: list[str], box: str, flat: str, mask: str, num_heads: int) -> str:
+    """Queries, keys and values of sequences of one length, [N S, D] each -> [N S, D]; a box may be empty."""
+    inputs = [graph.add("Reshape", part, box, allowzero=1) for part in parts]
+    mixed = graph.add("MultiHeadAttention", *inputs, *(["", mask] if mask else []), runtime=True, num_heads=num_heads)
     return graph.add("Reshape", mixed, flat)
 
 

@@ -58,6 +58,9 @@ class Linears(Protocol):
     def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
         """x W, without bias; `chosen` where T are the rows asked for and not all tokens."""
 
+    def products(self, graph: Graph, hidden: str, layer: nn.Linear, num: int, *, key: str) -> list[str]:
+        """x W as so many products of equally many outputs each."""
+
 
 def array(tensor: Tensor) -> Array:
     """A weight as float32 numbers."""
@@ -72,7 +75,12 @@ class FloatLinears:
 
     def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
         """x W."""
-        return graph.add("MatMul", hidden, graph.constant(np.ascontiguousarray(array(layer.weight).T)))
+        return self.products(graph, hidden, layer, 1, key=key)[0]
+
+    def products(self, graph: Graph, hidden: str, layer: nn.Linear, num: int, *, key: str) -> list[str]:
+        """Parts of x W."""
+        parts = np.split(array(layer.weight), num)
+        return [graph.add("MatMul", hidden, graph.constant(np.ascontiguousarray(part.T))) for part in parts]
 
 
 class NarrowLinears:
@@ -87,6 +95,13 @@ class NarrowLinears:
 
     def product(self, graph: Graph, hidden: str, layer: nn.Linear, *, key: str, chosen: bool = False) -> str:
         """r (q W8) w."""
+        return self._products(graph, hidden, layer, 1, key, chosen)[0]
+
+    def products(self, graph: Graph, hidden: str, layer: nn.Linear, num: int, *, key: str) -> list[str]:
+        """Parts of r (q W8) w; tokens are rounded once."""
+        return self._products(graph, hidden, layer, num, key, chosen=False)
+
+    def _products(self, graph: Graph, hidden: str, layer: nn.Linear, num: int, key: str, chosen: bool) -> list[str]:
         weights = array(layer.weight)
         kind = key.rpartition(".")[2]
         if kind in SHARES and key in self.largest:
@@ -98,7 +113,7 @@ class NarrowLinears:
         scales = self._scales(graph, hidden, after_gelu=after_gelu)
         bytes_ = graph.add("QuantizeLinear", hidden, scales, self._zero_points(graph, scales, zero, chosen), axis=0)
         rows = graph.add("Unsqueeze", scales, graph.constant([1]))
-        return self._product8(graph, bytes_, weights, zero, rows)
+        return [self._product8(graph, bytes_, part, zero, rows) for part in np.split(weights, num)]
 
     def _scales(self, graph: Graph, hidden: str, *, after_gelu: bool) -> str:
         """The size of one step of each token, [T]; 0 for a row of zeros, whose product it then makes 0."""

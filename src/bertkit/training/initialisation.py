@@ -1,24 +1,26 @@
-"""How a fresh encoder begins: layers as the paper's, silent, or by DeepNorm; positions drawn, or as waves.
+"""How a fresh encoder begins: layers as the paper's, silent, or by DeepNorm; positions drawn, as waves, or repeated.
 
 In: a BertModel fresh from its constructor. Out: the same, those weights made anew; the architecture stays BERT. Deep
 post-LayerNorm stacks sit on the unigram plateau when their sublayers speak too loudly at first. What ends the plateau
 is a head that finds its neighbours: drawn positions have to be learned one by one for that, waves have it in common.
+Where a later stage has longer rows, repeated positions take there what the first ones have learned.
 """
 
 import math
 from typing import Literal, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
+from bertkit.training.sharding import gather, shard_like
 
 Start = Literal["paper", "zero", "deepnorm"]
 STARTS: tuple[Start, ...] = ("paper", "zero", "deepnorm")
-Positions = Literal["drawn", "waves"]
-POSITIONS: tuple[Positions, ...] = ("drawn", "waves")
+Positions = Literal["drawn", "waves", "repeated"]
+POSITIONS: tuple[Positions, ...] = ("drawn", "waves", "repeated")
 LONGEST_WAVE = 1000.0  # positions in a radian
 LOUDNESS = 12.0  # of the waves, in the deviation with which tokens are drawn
 
@@ -69,3 +71,10 @@ def _deepnorm(layer: Layer, *, residual: float, gain: float) -> None:
         nn.init.xavier_normal_(matrix, gain=gain)
     for matrix in (layer.attention_output.weight, layer.down.weight):
         matrix.div_(residual)
+
+
+@torch.no_grad()
+def repeat_positions(table: Tensor, known: int) -> None:
+    """Positions from `known` on, which no row has reached yet, become copies of 0 .. known - 1, again and again."""
+    learned = gather(table)
+    table.copy_(shard_like(learned[torch.arange(len(learned), device=learned.device) % known], table))

@@ -12,6 +12,7 @@ from bertkit.training.budget import TimeBudget
 from bertkit.training.fast_objective import FastObjective, choose_objective
 from bertkit.training.feeds import NO_COUNTS, BatchCounts, Feed, StepCounts, StreamFeed, sum_counts
 from bertkit.training.growth import Growth
+from bertkit.training.initialisation import repeat_positions
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.roles import Plan, Schedule
@@ -70,6 +71,8 @@ class Trainer(Loop[PretrainingBatch, StepCounts, StepRecord]):
     ) -> None:
         self.model = model
         self.growth: Growth | None = None  # set by a run whose model grows
+        self.lengths: tuple[int, ...] = ()  # of the rows of each stage, set by a run
+        self.repeats_positions = False  # set by a run that wants that where rows become longer
         objective = objective or choose_objective(model, options)
         if isinstance(objective, FastObjective):
             options = replace(options, compile=False)  # nothing is left to compile
@@ -78,12 +81,30 @@ class Trainer(Loop[PretrainingBatch, StepCounts, StepRecord]):
 
     @property
     def changes_next(self) -> bool:
-        """Whether the model grows before the next step."""
+        """Whether the model grows, or rows become longer, before the next step."""
+        return self._grows_next or self._lengthens_next
+
+    @property
+    def _grows_next(self) -> bool:
         return self.growth is not None and self.growth.depth(self.progress) > self.model.config.num_layers
 
+    @property
+    def _lengthens_next(self) -> bool:
+        step = self.progress.step
+        return step > 0 and bool(self.lengths) and self._longest(step) > self._longest(step - 1)
+
+    def _longest(self, step: int) -> int:
+        """The longest rows up to a step."""
+        stage = self.plan.locate(step, self.progress.num_steps).stage
+        return max(self.lengths[: stage + 1])
+
     def prepare_step(self) -> None:
-        """Grow, where that is due."""
-        if self.growth is not None and self.changes_next:
+        """Grow, and give longer rows their positions, where that is due."""
+        if self._lengthens_next:
+            if self.repeats_positions:
+                repeat_positions(self.model.encoder.embeddings.position.weight, self._longest(self.progress.step - 1))
+            self.guard = Guard()  # the loss rises until the new positions are learned, and that is no divergence
+        if self.growth is not None and self._grows_next:
             self.optimizers = self.growth.grow(self.model, self.optimizers, self.growth.depth(self.progress))
             self.adopt(choose_objective(self.model, self.options))
             if self.budget:

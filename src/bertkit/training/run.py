@@ -137,6 +137,8 @@ class Run:
         parts = (self.model, self.data.train, plan, optimizers, schedule)
         trainer = Trainer(*parts, recipe.loop_options, progress, self.world, guard, self.objective, budget)
         trainer.loss_scale = found.state.get("loss_scale") if found else None
+        trainer.lengths = tuple(stage.max_length for stage in recipe.stages)
+        trainer.repeats_positions = recipe.model.positions == "repeated"
         if recipe.growth.layers:
             trainer.growth = Growth(recipe.growth, recipe.num_layers, recipe.optimizer)
         if recipe.log_layers and self.world.is_first:

@@ -141,7 +141,7 @@ class SessionEncoder(Encoder):
 
     def _run(self, run: Run, ids: Ints, segments: Ints, rows: Ints) -> Floats:
         """The vectors of these rows of a run's tokens."""
-        boxes = run.boxes(3 * self.width)
+        boxes = run.boxes(self.width)
         inputs = {"input_ids": ids, "token_type_ids": segments, "positions": run.positions, "rows": rows}
         vectors: Floats = self.sessions.packed.run(
             None, {**inputs, "boxes": boxes, "sizes": boxes[:, 0] * boxes[:, 1]}
