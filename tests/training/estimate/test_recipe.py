@@ -25,6 +25,7 @@ from bertkit.training.estimate.recipe import (
 from bertkit.training.estimate.timing import Part, choose_part, parts_of, time_stage
 from bertkit.training.feeds import sum_counts
 from bertkit.training.flops import step_flops
+from bertkit.training.growth import GrowthConfig
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import DataRecipe, Recipe, read_recipe
@@ -98,6 +99,11 @@ def test_the_config_of_an_initial_checkpoint_counts(stored: Recipe, tmp_path: Pa
     too_long = replace(going_on, stages=(Stage(64, 128),))
     with pytest.raises(BertkitError, match="max_length 64, but the model has 32 positions"):
         estimate_recipe(too_long)
+
+
+def test_growth_is_said_and_not_counted(stored: Recipe) -> None:
+    found = estimate_recipe(replace(stored, growth=GrowthConfig((1,), (0.5,))))
+    assert found.notes[0] == "all layers are assumed from the first step on; with growth it takes less"
 
 
 def test_a_step_too_large_is_cut_and_said(stored: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

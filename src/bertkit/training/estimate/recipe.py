@@ -202,6 +202,8 @@ def timing_notes(recipe: Recipe, timings: Sequence[Timing]) -> list[str]:
     ]
     if any(timing.is_scaled for timing in timings):
         notes.append(f"figures scaled by FLOPs may well be {SCALED:.0%} off")
+    if recipe.growth.layers:
+        notes.append("all layers are assumed from the first step on; with growth it takes less")
     notes.append(f"checkpoints are assumed to be written at {DISK_RATE / 1e6:.0f} MB/s")
     notes.append("one process; under torchrun the micro-batches of a step are shared among the processes")
     return notes
