@@ -13,6 +13,7 @@ from bertkit.errors import BertkitError
 from bertkit.model import BertModel
 from bertkit.training.checkpoint_shards import read_shards, write_shards
 from bertkit.training.checkpoints import CheckpointFolder, find_broken, fingerprint
+from bertkit.training.initialisation import repeat_positions
 from bertkit.training.objective import Objective, make_objective
 from bertkit.training.optimizers.build import (
     OptimizerConfig,
@@ -58,6 +59,17 @@ def trained(model: BertModel, objective: nn.Module) -> list[torch.optim.Optimize
     accumulate(objective)
     optimizers[0].step()
     return optimizers
+
+
+def test_positions_are_repeated_in_shards_too() -> None:
+    plain, model = make_model(), make_model()
+    shard_objective(model, CPU, None)
+    tables = [one.encoder.embeddings.position.weight for one in (plain, model)]
+    assert isinstance(tables[1], DTensor)
+    for table in tables:
+        repeat_positions(table, 5)
+    assert torch.equal(tables[1].full_tensor(), tables[0])
+    assert torch.equal(tables[0][5:8], tables[0][:3])
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=["float32", "bfloat16"])
