@@ -60,16 +60,23 @@ def test_channels_are_measured_written_and_read(tmp_path: Path) -> None:
         load_channels(tmp_path / "c.safetensors", untrained(0, num_layers=3).model)
 
 
-def product_of(layer: nn.Linear, rows: np.ndarray, key: str) -> np.ndarray:
-    """What the graph of one eight-bit product gives."""
+def product_of(layer: nn.Linear, rows: np.ndarray, key: str, num: int = 1) -> np.ndarray:
+    """What the graph of one eight-bit product gives, or of so many side by side."""
     graph = Graph()
     hidden = graph.add_input("hidden", ["tokens", layer.in_features], FLOAT)
-    found = NarrowLinears({}, follows_gelu=True).product(graph, hidden, layer, key=key)
-    graph.add("Identity", found, output="product")
+    found = NarrowLinears({}, follows_gelu=True).products(graph, hidden, layer, num, key=key)
+    graph.add("Concat", *found, axis=1, output="product")
     model = graph.finish({"product": ("tokens", layer.out_features)}, {})
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     product: np.ndarray = session.run(None, {"hidden": rows.astype(np.float32)})[0]
     return product
+
+
+def test_several_products_are_the_parts_of_one() -> None:
+    """Bit for bit: whether a text runs alone (one product) or with others (three) may change nothing."""
+    layer = nn.Linear(16, 12)
+    rows = np.random.default_rng(0).normal(size=(7, 16))
+    np.testing.assert_array_equal(product_of(layer, rows, "0.qkv", 3), product_of(layer, rows, "0.qkv"))
 
 
 def test_a_row_of_zeros_gives_zeros() -> None:

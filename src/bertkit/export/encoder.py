@@ -127,8 +127,10 @@ def _attend(
 
 
 def _project(graph: Graph, layer: Layer, linears: Linears, hidden: str, layout: Layout, number: int) -> list[str]:
-    """Queries, keys and values, each [T, D]. Three products save a pass where there are many tokens; a lone text that all
-    threads share is sooner done with one."""
+    """Queries, keys and values, each [T, D].
+
+    Three products save the copy that cuts one in three; a lone text, whose products all threads share, waits less for one.
+    """
     key = f"{number}.qkv"
     if layout.sizes:
         return linears.products(graph, hidden, layer.qkv, 3, key=key)
