@@ -1,7 +1,7 @@
 """bertkit beside its peers on this machine: texts a second offline, and milliseconds for one text at a time.
 
-In: a checkpoint folder and texts. Out: a row a contestant. Rounds alternate, so that whatever else runs here
-disturbs all alike; rates are medians over rounds; cosines are to transformers' float32, or PyTorch's without it.
+In: a checkpoint folder and texts. Out: a row a contestant. Rounds alternate, and single texts in blocks, so that whatever
+else runs here disturbs all alike; rates are medians over rounds; cosines are to transformers' float32, or PyTorch's without it.
 """
 
 import time
@@ -21,7 +21,9 @@ from bertkit.text.samples import sample_documents
 
 Vectors = NDArray[np.float32]
 Contestant = Callable[[Sequence[str]], Vectors]  # texts -> mean of the last layer's vectors, [N, D]
-NUM_WARM = 5  # texts, before one at a time is timed
+SINGLE_BLOCK = 10  # texts one at a time, then it is the next contestant's turn
+NUM_WARM = 3  # texts before each block, which bring weights into caches
+SETTLING = 0.1  # seconds before that: the threads of the contestant before spin on for a while
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,10 @@ def bench(
             measure(measured, run, texts, reference if number == 0 else None)
         if number == 0:
             continue
-        for measured, run in zip(found, contestants.values(), strict=True):
-            progress(f"round {number} of {options.rounds}, one text at a time: {measured.name}")
-            measure_single(measured, run, singles)
+        for start in range(0, len(singles), SINGLE_BLOCK):
+            progress(f"round {number} of {options.rounds}, one text at a time: {start} of {len(singles)}")
+            for measured, run in zip(found, contestants.values(), strict=True):
+                measure_single(measured, run, singles[start : start + SINGLE_BLOCK])
     return BenchResult(str(folder), len(texts), [row_of(one, len(texts)) for one in found], notes)
 
 
@@ -144,7 +147,8 @@ def measure(measured: Measured, run: Contestant, texts: Sequence[str], reference
 
 
 def measure_single(measured: Measured, run: Contestant, texts: Sequence[str]) -> None:
-    """Texts one at a time, as they come to a server that is not busy; the first few bring weights into caches."""
+    """Texts one at a time, as they come to a server that is not busy."""
+    time.sleep(SETTLING)
     for text in texts[:NUM_WARM]:
         run([text])
     for text in texts:
