@@ -61,6 +61,13 @@ def test_layers_are_chosen_and_named() -> None:
     first = compare_words(tiny_bert(), layer=1)
     assert first.contextual.name == "layer 1 of 2"
     assert "layer 0" in compare_words(tiny_bert(), layer=0).contextual.name
+    names = {num: compare_words(tiny_bert(num_layers=num)).contextual.name for num in (4, 6, 12, 15)}
+    assert names == {
+        4: "layer 4 of 4",
+        6: "layers 5 to 6 of 6, averaged",
+        12: "layers 9 to 12 of 12, averaged",
+        15: "layers 12 to 15 of 15, averaged",
+    }
     with pytest.raises(BertkitError, match="no layer 7"):
         compare_words(tiny_bert(), layer=7)
 

@@ -39,10 +39,17 @@ WORDS = [
 PIECES = ("##bia", "##sed", "##s", "<", ">", "/", "=", "(", ")", "&", "$", "script", "img", "one", "##rro", "##r", "x")
 
 
-def tiny_bert(heads: tuple[Head, ...] = PRETRAINING, seed: int = 0) -> Bert:
+def tiny_bert(heads: tuple[Head, ...] = PRETRAINING, seed: int = 0, **more: int) -> Bert:
     """Weights large enough that predictions differ visibly."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
     tokenizer = Tokenizer.from_vocab(tokens, lowercase=True)
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_heads": 2, "intermediate_size": 32, "max_positions": 32, "initializer_range": 0.5}
+    sizes = {
+        "hidden_size": 16,
+        "num_heads": 2,
+        "intermediate_size": 32,
+        "max_positions": 32,
+        "initializer_range": 0.5,
+        **more,
+    }
     return Bert(BertModel(preset("tiny", vocab_size=len(tokens), heads=heads, **sizes)), tokenizer)

@@ -23,7 +23,8 @@ def words(
         ),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option("--layer", help="0 for the embeddings, 1 and up, -1 for the last; else the last four.")
+        int | None,
+        typer.Option("--layer", help="0 for the embeddings, 1 and up, -1 for the last; else the upper third."),
     ] = None,
     word2vec: Annotated[
         Path | None, typer.Option("--word2vec", help="Fixed vectors from this word2vec file, text or binary.")

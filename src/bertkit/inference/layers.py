@@ -17,7 +17,6 @@ LayerChoice = int | str  # a number, a name, or how to join how many
 Join = Literal["mean", "sum", "concat", "weighted"]
 NAMED = {"embeddings": 0, "last": -1, "second-to-last": -2}
 JOINED = re.compile(r"(mean|sum|concat|weighted)-(?:(all)|last-([1-9]\d{0,3}))")
-LAST_FOUR = 4
 NUMBER_WORDS = {2: "two", 3: "three", 4: "four"}
 
 

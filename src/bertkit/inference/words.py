@@ -1,7 +1,7 @@
 """One vector a word, or one a use: a word's fixed vector beside its contextual ones (section 5.3 of the paper).
 
 In: words, each in a sentence. Out: for every use its fixed vector (the row of the input embedding, or of a word2vec
-file) and its contextual one (a layer, or the last four averaged), their cosines, and a map of each in two dimensions.
+file) and its contextual one (a layer, or the upper third averaged), their cosines, and a map of each in two dimensions.
 """
 
 import re
@@ -17,10 +17,11 @@ from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.embedding import cosine_matrix
 from bertkit.inference.encoding import EncodedText, Span, word_vectors
-from bertkit.inference.layers import LAST_FOUR, LayerChoice, check_layer
+from bertkit.inference.layers import LayerChoice, check_layer, read_layer
 from bertkit.inference.word2vec import read_word2vec
 
 Vectors = NDArray[np.float32]
+MOST_AVERAGED = 4  # layers
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def compare_words(
     layer: int | None = None,
     word2vec: Path | None = None,
 ) -> WordComparison:
-    """Each word's fixed vector beside its contextual ones; `layer` as in `word_vectors`, by default the last four."""
+    """Each word's fixed vector beside its contextual ones; `layer` as in `word_vectors`, by default the upper third."""
     if not occurrences:
         raise BertkitError('no words to compare; give some as "word=a sentence with the word"')
     choice = _layer_choice(bert, layer)
@@ -126,8 +127,10 @@ def project(vectors: Vectors) -> PlaneMap:
 
 
 def _layer_choice(bert: Bert, layer: int | None) -> LayerChoice:
+    """The upper third, but no more than the paper's four layers: lower ones know more of spelling than of sense."""
     if layer is None:
-        return "mean-last-4" if bert.config.num_layers >= LAST_FOUR else -1
+        num = min(MOST_AVERAGED, bert.config.num_layers // 3)
+        return f"mean-last-{num}" if num > 1 else -1
     check_layer(layer, bert.config.num_layers)
     return layer
 
@@ -180,7 +183,7 @@ def _fixed_name(word2vec: Path | None) -> str:
 def _contextual_name(bert: Bert, choice: LayerChoice) -> str:
     last = bert.config.num_layers
     if isinstance(choice, str):
-        return f"layers {last - 3} to {last} of {last}, averaged"
+        return f"layers {last - read_layer(choice).num_joined(last) + 1} to {last} of {last}, averaged"
     number = choice % (last + 1)
     return "the input embeddings after LayerNorm (layer 0)" if number == 0 else f"layer {number} of {last}"
 

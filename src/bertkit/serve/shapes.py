@@ -182,7 +182,7 @@ class WordsRequest(Request):
 
     inputs: Annotated[list[WordInput], Field(min_length=1, max_length=64)]
     layer: Annotated[int, Field(ge=-1000, le=1000)] | None = Field(
-        None, description="The last four averaged, if left out."
+        None, description="The upper third averaged, if left out."
     )
 
 
