@@ -1,0 +1,106 @@
+"""Which rate and how many epochs a task of the suite should have, found on a tenth of its own training set:
+
+    python -m bench.suite_settings -m MODEL --data DATA -o build/settings --rates 1e-4 2e-4 --epochs 5 10
+
+What the suite scores on is not looked at. SST-2 is not among them: its training set has parts of the same sentence
+many times, so that a tenth of it says little. The same call goes on where it was stopped.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from bertkit.errors import BertkitError
+from bertkit.studies.data_folder import DataFolder
+from bertkit.studies.suite import run_suite
+from bertkit.studies.suite_config import FinetunedTask, Suite, read_suite
+from bertkit.studies.suite_results import TaskSummary
+from bertkit.training.toml_text import to_plain, write_toml
+
+TASKS = ("CoLA", "MRPC", "RTE", "STS-B")
+EVERY = 10  # of the training lines is held out
+
+
+def hold_out(source: Path, folder: Path, *, header: bool) -> None:
+    """A training file's lines as folder/train.tsv and folder/dev.tsv."""
+    lines = source.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    head, rest = (lines[:1], lines[1:]) if header else ([], lines)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, kept in (
+        ("train", [line for number, line in enumerate(rest) if number % EVERY]),
+        ("dev", rest[::EVERY]),
+    ):
+        (folder / f"{name}.tsv").write_text("\n".join([*head, *kept]) + "\n", encoding="utf-8")
+
+
+def variants(task: FinetunedTask, rates: Sequence[float], epochs: Sequence[int]) -> list[FinetunedTask]:
+    """The task with each setting, on what `hold_out` wrote."""
+    return [
+        replace(
+            task,
+            name=f"{task.name}, {rate:g}, {num} epochs",
+            train=(f"{task.name}/train.tsv",),
+            test=f"{task.name}/dev.tsv",
+            scored_on="a tenth of train",
+            learning_rate=rate,
+            epochs=num,
+        )
+        for rate, num in product(rates, epochs)
+    ]
+
+
+def prepare(suite: Suite, data: DataFolder, out: Path, rates: Sequence[float], epochs: Sequence[int]) -> list[str]:
+    """The data folder and the suite.toml of all settings; the names of its tasks."""
+    tasks = []
+    for name in TASKS:
+        task = suite.task(name)
+        header = bool(task.columns.get("header", True))
+        hold_out(data.task_file(task.train[0]), out / "data" / "tasks" / name, header=header)
+        tasks += variants(task, rates, epochs)
+    (out / "suite.toml").write_text(write_toml(to_plain(replace(suite, tasks=tuple(tasks)))), encoding="utf-8")
+    return [task.name for task in tasks]
+
+
+def table(tasks: Sequence[TaskSummary]) -> str:
+    """Markdown, a row a setting."""
+    rows = [
+        f"| {task.name} | {100 * task.median:.1f} | {100 * min(task.scores):.1f} | {100 * max(task.scores):.1f} |"
+        for task in tasks
+    ]
+    return "\n".join(["| setting | median | lowest | highest |", "|---|---|---|---|", *rows])
+
+
+def main() -> None:
+    """Make the sets, run every setting, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--data", help="the folder with tasks/; else BERTKIT_DATA")
+    parser.add_argument("-o", "--out", type=Path, default=Path("build/settings"))
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 2e-4])
+    parser.add_argument("--epochs", type=int, nargs="+", default=[5, 10])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, help="examples of each set, to try the way")
+    parser.add_argument("--device", default="auto")
+    given = parser.parse_args()
+    try:
+        names = prepare(read_suite(), DataFolder.open(given.data), given.out, given.rates, given.epochs)
+        outcome = run_suite(
+            given.model,
+            out=given.out / "runs",
+            data=given.out / "data",
+            tasks=names,
+            seeds=given.seeds,
+            limit=given.limit,
+            recipe=given.out / "suite.toml",
+            device=given.device,
+        )
+    except BertkitError as error:
+        sys.exit(f"bench.suite_settings: {error}")
+    print(table(outcome.results.tasks))
+
+
+if __name__ == "__main__":
+    main()
