@@ -91,12 +91,12 @@ class Trainer(Loop[PretrainingBatch, StepCounts, StepRecord]):
     @property
     def _lengthens_next(self) -> bool:
         step = self.progress.step
-        return step > 0 and bool(self.lengths) and self._longest(step) > self._longest(step - 1)
+        return step > 0 and self._longest(step) > self._longest(step - 1)
 
     def _longest(self, step: int) -> int:
-        """The longest rows up to a step."""
+        """The longest rows up to a step; 0 where no run has named any."""
         stage = self.plan.locate(step, self.progress.num_steps).stage
-        return max(self.lengths[: stage + 1])
+        return max(self.lengths[: stage + 1], default=0)
 
     def prepare_step(self) -> None:
         """Grow, and give longer rows their positions, where that is due."""
