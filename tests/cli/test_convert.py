@@ -49,6 +49,16 @@ def test_there_and_back_is_the_same_to_the_byte(layout: str, bert: Bert, folder:
     assert {path.name: path.read_bytes() for path in back.iterdir()} == files
 
 
+def test_the_card_goes_along_and_none_is_overwritten(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "carded")
+    (tmp_path / "carded" / "README.md").write_text("license: mit")
+    run("convert", str(tmp_path / "carded"), str(tmp_path / "new"))
+    assert (tmp_path / "new" / "README.md").read_text() == "license: mit"
+    (tmp_path / "new" / "README.md").write_text("by hand")
+    run("convert", str(tmp_path / "carded"), str(tmp_path / "new"))
+    assert (tmp_path / "new" / "README.md").read_text() == "by hand"
+
+
 def test_round_all_of_them(bert: Bert, folder: Path, tmp_path: Path) -> None:
     source = str(folder)
     for number, layout in enumerate(["tf1", "bin", "sharded", "tf1", "sharded", "bin", "safetensors"]):

@@ -29,6 +29,7 @@ def test_the_suite_prints_scores_and_writes_a_report(data: Path, tmp_path: Path)
     assert "SST-2 seed 0: accuracy" in err
     assert "Cut to 8 examples of each set" in err
     assert str(tmp_path / "report" / "report.html") in out
+    assert "BLiMP: " in run("evaluate", *given, *chosen)[0], "what was measured before is shown too"
     found = run_json("evaluate", *given, *chosen)  # nothing is measured again
     assert list(found["tasks"]) == ["SST-2"]
     assert found["BLiMP"]["num_sets"] == 3

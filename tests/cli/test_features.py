@@ -48,6 +48,21 @@ def test_texts_with_labels_then_a_head(folder: Path, table: str, tmp_path: Path)
     assert load_head(tmp_path / "head", device="cpu").predict(["Milk is white."])[0].label == "food"
 
 
+def test_a_head_labels_the_rows_of_a_file(folder: Path, table: str, tmp_path: Path) -> None:
+    head, output = str(tmp_path / "head"), tmp_path / "labelled.tsv"
+    run("features", "-m", str(folder), table, "-o", str(tmp_path / "f.parquet"))
+    run("train-head", str(tmp_path / "f.parquet"), "-o", head)
+    _, notes = run("predict", "-m", head, table, "-o", str(output))
+    assert "20 rows written" in notes
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    assert rows[0] == ["sentence", "label", "predicted_label", "confidence"]
+    assert [row[1] for row in rows[1:]] == [row[2] for row in rows[1:]]
+    assert "leave out --long" in refusal("predict", "-m", head, table, "-o", str(output), "--long", "error")
+    assert "head on frozen features, not a checkpoint" in refusal("evaluate", "-m", head, "--data", table)
+    (tmp_path / "head" / "config.json").touch()  # a head beside a checkpoint: the checkpoint counts
+    assert "head on frozen features" not in refusal("predict", "-m", head, table, "-o", str(output))
+
+
 def test_words_with_tags_then_a_tagger(folder: Path, words: str, tmp_path: Path) -> None:
     output, head = str(tmp_path / "f.parquet"), str(tmp_path / "head")
     told = run_json("features", "-m", str(folder), words, "-o", output, "--per", "word", "--layer", "weighted-all")

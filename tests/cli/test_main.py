@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 from huggingface_hub import constants
 
+import bertkit
 from bertkit.cli.main import main
 from tests.cli.running import command, environment, refusal, refused, run, spawn
 
@@ -22,6 +23,10 @@ def test_help_names_every_verb_and_every_verb_has_an_example() -> None:
     for verb in VERBS:
         assert verb in shown
         assert f"Example: bertkit {verb}" in " ".join(run(verb, "--help")[0].split())
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version")[0] == f"bertkit {bertkit.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [("fill-musk", "x"), ("info", "--jsn"), ("fill-mask",), ("convert", "only-one")])

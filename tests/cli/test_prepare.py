@@ -69,6 +69,15 @@ def test_refusals(arguments: list[str], more: list[str], message: str) -> None:
         run(*arguments, *more)
 
 
+def test_a_store_of_nothing_is_an_error(arguments: list[str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"body": "The dog runs."}\n')
+    with pytest.raises(
+        BertkitError, match=r'nothing was read: 1 lines .* rows\.jsonl, line 1: .* field "text"; remove'
+    ):
+        run(str(rows), *arguments[1:])
+
+
 def test_a_store_begun_otherwise_is_refused(arguments: list[str]) -> None:
     run(*arguments)
     with pytest.raises(BertkitError, match="begun with the option dedup=True"):

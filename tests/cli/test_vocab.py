@@ -71,6 +71,7 @@ def test_one_line_says_what_is_wrong(folder: Path, text: Path, tmp_path: Path) -
         (["extend", folder, tmp_path / "gone.txt", "-o", tmp_path / "b"], "no file"),
         (["train", text, "-o", tmp_path / "c", "--sample", "much"], "is no size"),
         (["train", tmp_path / "gone", "-o", tmp_path / "d"], "no file or folder"),
+        (["train", text, "-o", folder], "holds a model, whose words these would not be"),
     ]
     for arguments, said in refused:
         with pytest.raises(BertkitError, match=said) as caught:
@@ -80,4 +81,6 @@ def test_one_line_says_what_is_wrong(folder: Path, text: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("command", ["train", "extend"])
 def test_help_has_an_example(command: str) -> None:
-    assert f"Example: bertkit vocab {command}" in run(command, "--help")
+    shown = run(command, "--help")
+    assert f"Example: bertkit vocab {command}" in shown
+    assert "[unused] rows" in " ".join(shown.split()), "brackets are no markup"

@@ -101,6 +101,12 @@ def test_bad_options_are_explained(bert: Bert, options: dict[str, Any], said: st
         bert.embed("text", **options)
 
 
+@pytest.mark.parametrize("wrong", [None, float("nan"), 3, ("a", "b", "c")])
+def test_what_is_no_text_is_refused(bert: Bert, wrong: Any) -> None:
+    with pytest.raises(BertkitError, match=r"text 2 of 2 is \w+, not a string or a pair"):
+        bert.embed(["a", wrong])
+
+
 def test_similarity(bert: Bert) -> None:
     assert bert.similarity("the dog", "the dog") == pytest.approx(1.0)
     matrix = bert.similarity(TEXTS, TEXTS[:2])

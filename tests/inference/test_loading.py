@@ -172,6 +172,8 @@ def test_how_sentence_vectors_are_pooled_is_carried_along(saved: Path, tmp_path:
     for name in ("modules.json", "1_Pooling/config.json"):
         assert (tmp_path / "target" / name).read_bytes() == (source / name).read_bytes()
     assert load(tmp_path / "target", device="cpu").embed_options().pooling == "cls"
+    bertkit.convert(source, source, dtype="float16")  # in place
+    assert load(source, device="cpu").embed_options().pooling == "cls"
 
 
 def test_a_model_of_one_segment_takes_no_pairs() -> None:

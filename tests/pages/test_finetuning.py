@@ -100,6 +100,13 @@ def test_figures_must_be_finite() -> None:
         finetuning_page(replace(classification(), scores={"accuracy": float("nan")}))
 
 
+def test_a_tie_is_called_one(tmp_path: Path) -> None:
+    report = classification()
+    page = finetuning_page(replace(report, scores=dict(report.baseline_scores)))
+    verdict = ask(page, "return document.getElementById('verdict').textContent;", tmp_path)["answer"]
+    assert "BERT is as good. For this data the simple model is enough." in verdict
+
+
 def test_classification_in_a_browser(tmp_path: Path) -> None:
     script = """
         const text = (id) => document.getElementById(id).textContent;

@@ -169,3 +169,13 @@ def test_dropout_is_the_suites_whatever_the_checkpoint_says(data: Path, tmp_path
     source = TaskSource(str(tmp_path / "dry"), None, open_data(data), task)
     losses = [finetune_once(source, 0, rate, "cpu", lambda share: None)["train_loss"] for rate in (0.0, 0.0, 0.4)]
     assert losses[0] == losses[1] != losses[2]
+
+
+def test_the_weights_are_measured_and_not_an_export_of_them(data: Path, tmp_path: Path) -> None:
+    base = make_base(tmp_path / "exported")
+    (tmp_path / "exported" / "onnx").mkdir()
+    (tmp_path / "exported" / "onnx" / "int8_channels.safetensors").touch()  # what asks for eight bits elsewhere
+    spec = suite_parts.SuiteSpec(
+        str(base.path), open_data(data), read_suite(data / "suite.toml"), tmp_path, device="cpu"
+    )
+    assert spec.open().engine == "torch"

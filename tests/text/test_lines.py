@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
-from bertkit.text.lines import chosen_texts, read_texts
+from bertkit.text.lines import read_texts
 
 # Any line that people can write: no line end, no half of a surrogate pair, no byte order mark.
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\ufeff"), max_size=20)
@@ -180,15 +180,3 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
     with pytest.raises(BertkitError, match=r"line 2: not UTF-8"):
         list(read_texts("-"))
-
-
-def test_arguments_or_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "texts.jsonl"
-    path.write_text('{"text": "a", "body": "b"}\n')
-    assert list(chosen_texts(["one", "", "-"], None)) == ["one", "", "-"]
-    assert list(chosen_texts([""], None)) == [""]
-    assert list(chosen_texts(None, str(path))) == ["a"]
-    assert list(chosen_texts([], str(path), "body")) == ["b"]
-    for arguments, file in ((None, None), ([], None), (["one"], str(path))):
-        with pytest.raises(BertkitError, match="one of the two"):
-            chosen_texts(arguments, file)

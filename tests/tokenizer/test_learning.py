@@ -96,6 +96,17 @@ def test_what_cannot_be_learned(tmp_path: Path) -> None:
         learn_vocabulary([tmp_path], OPTIONS, held_out=tmp_path / "b.txt")
     with pytest.raises(BertkitError, match="no word"):
         learn_vocabulary([tmp_path / "b.txt"], OPTIONS)
+    (tmp_path / "c.jsonl").write_text('{"body": "words"}\n' * 3)
+    with pytest.raises(BertkitError, match=r'3 lines or rows were left out, the first: .*line 1: .*field "text"'):
+        learn_vocabulary([tmp_path / "c.jsonl"], OPTIONS)
+
+
+def test_a_text_that_is_too_small_for_the_size_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The dog runs.\nThe dog sleeps.\n")
+    learned = learn_vocabulary([tmp_path], VocabularyOptions(size=1000))
+    assert f"{learned.tokenizer.vocab_size} tokens, not 1,000: this text has no more pieces" in learned.lines()
+    exact = learn_vocabulary([tmp_path], VocabularyOptions(size=learned.tokenizer.vocab_size))
+    assert not any("no more pieces" in line for line in exact.lines())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.pages.training import TrainingReport, training_page
+from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.data import RunData, original_ids, unigram_loss
 from bertkit.training.journal import read_journal
@@ -57,6 +58,8 @@ def test_a_begun_run_is_not_overwritten_and_not_changed(done: tuple[Path, RunRes
     out, result = done
     with pytest.raises(BertkitError, match="already holds a run"):
         run(out, recipe())
+    with pytest.raises(BertkitError, match="model holds a model; choose another folder"):
+        run(out / "model", recipe())
     with pytest.raises(BertkitError, match="began with seed = 3, not 4"):
         run(out, recipe(seed=4), resume=True)
     assert run(out, recipe(), resume=True).weights_sha256 == result.weights_sha256  # nothing was left to do
@@ -120,6 +123,23 @@ def test_models_and_stages_that_do_not_fit_are_refused(done: tuple[Path, RunResu
         run(tmp_path, recipe(stages=(Stage(64, 64, 2),)))
     with pytest.raises(BertkitError, match="exclude each other"):
         run(tmp_path, recipe(model=replace(recipe().model, init=str(out / "model"))))
+
+
+def test_a_checkpoint_with_another_vocabulary_is_refused(done: tuple[Path, RunResult], tmp_path: Path) -> None:
+    shutil.copytree(done[0] / "model", tmp_path / "other")
+    tokens = [*tokenizer().tokens[:5], *reversed(tokenizer().tokens[5:])]
+    Tokenizer.from_vocab(tokens, lowercase=True).save(tmp_path / "other")
+    init = replace(recipe().model, init=str(tmp_path / "other"), changes={})
+    with pytest.raises(BertkitError, match=r"token 5 is 'w0' here and 'w39' in .*other; prepare the text"):
+        run(tmp_path / "on", recipe(model=init))
+
+
+def test_heads_that_a_checkpoint_lacks_are_told(done: tuple[Path, RunResult], tmp_path: Path) -> None:
+    bert = load(done[0] / "model", device="cpu", heads=("pooler",))
+    bert.save(tmp_path / "bare")
+    init = replace(recipe().model, init=str(tmp_path / "bare"), changes={})
+    with pytest.warns(UserWarning, match="bare has no MLM and no NSP head: new"):
+        run(tmp_path / "on", recipe(model=init, steps=1))
 
 
 def test_guessing_by_frequency_sees_the_words_under_the_masks() -> None:

@@ -11,9 +11,14 @@ from bertkit.cli.output import console, note, print_json, table
 def bench(
     model: ModelOption = "",
     file: Annotated[
-        str | None, typer.Option("--file", "-f", help="Texts: .txt, .jsonl (also .gz, .xz); else sample sentences.")
+        str | None,
+        typer.Option(
+            "--file", "-f", help="Texts: .txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz); else sample sentences."
+        ),
     ] = None,
-    field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
+    field: Annotated[
+        str, typer.Option(help="The field of a .jsonl line or column of a table that holds the text.")
+    ] = "text",
     num_texts: Annotated[int, typer.Option("--texts", help="How many texts at most.", min=1)] = 1000,
     rounds: Annotated[int, typer.Option(help="Rounds measured after a first that warms up.", min=1)] = 3,
     max_length: Annotated[int, typer.Option(help="Tokens a text; longer ones are cut.", min=3)] = 256,
@@ -35,7 +40,7 @@ def bench(
 
     from bertkit.errors import LongTextWarning
     from bertkit.inference.engines.bench import BenchOptions, bench, sample_texts
-    from bertkit.text.lines import chosen_texts
+    from bertkit.tasks.reading.chosen import chosen_texts
 
     if threads:
         torch.set_num_threads(threads)

@@ -15,9 +15,12 @@ def embed(
     model: ModelOption = "",
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; leave out to read --file.")] = None,
     file: Annotated[
-        str | None, typer.Option("--file", "-f", help=".txt, .jsonl (also .gz, .xz), or - for stdin.")
+        str | None,
+        typer.Option("--file", "-f", help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin."),
     ] = None,
-    field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
+    field: Annotated[
+        str, typer.Option(help="The field of a .jsonl line or column of a table that holds the text.")
+    ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help=".npy, .parquet or .jsonl.")] = None,
     pooling: Annotated[
         str | None, typer.Option(help="mean, cls or max; by default what the model was tuned for, else mean.")
@@ -42,7 +45,7 @@ def embed(
     """
     from bertkit.inference.loading import load
     from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors
-    from bertkit.text.lines import chosen_texts
+    from bertkit.tasks.reading.chosen import chosen_texts
 
     options: dict[str, Any] = {"layer": parse_layer(layer), "dtype": dtype, "long": long}
     options |= {} if pooling is None else {"pooling": pooling}

@@ -87,6 +87,11 @@ def _show_suite(outcome: "SuiteOutcome", *, json: bool) -> None:
     if json:
         print_json(results.to_json())
     else:
+        from bertkit.studies.suite_live import result_line
+
+        for name, part in results.untrained.items():
+            if "skipped" not in part:
+                console().print(result_line(name, part), soft_wrap=True)
         shown = table("task", "score", "median x 100", "deviation", "seeds")
         for task in results.tasks:
             seeds = ", ".join(f"{100 * score:.1f}" for score in task.scores)

@@ -5,10 +5,11 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+import bertkit
 from bertkit.cli.answer import answer
 from bertkit.cli.bench import bench
 from bertkit.cli.convert import convert
@@ -38,7 +39,6 @@ from bertkit.errors import BertkitError
 
 app = typer.Typer(
     name="bertkit",
-    help="BERT, whole: from raw text to a served model.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -72,6 +72,21 @@ for verb in (
 ):
     app.command(verb.__name__.replace("_", "-"))(verb)
 app.add_typer(vocab, name="vocab")
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bertkit {bertkit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say which bertkit this is.")
+    ] = False,
+) -> None:
+    """BERT, whole: from raw text to a served model."""
 
 
 def main() -> None:

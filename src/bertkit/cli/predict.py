@@ -1,13 +1,17 @@
 """`bertkit predict`: a label and a confidence for every row of a file; tags for its words, answers to its questions."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bertkit.cli.finetune import ColumnsOption, SkipBadOption
 from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
+from bertkit.errors import BertkitError
+
+if TYPE_CHECKING:
+    from bertkit.tasks.predicted_files import FileSummary
 
 
 def predict(
@@ -27,15 +31,28 @@ def predict(
     A tagger adds a column of tags to a CoNLL file. A reader of questions (SQuAD JSON, or .jsonl with question and
     context) writes its answers by id (.json, for SQuAD's own script), or one a line with places and scores (.jsonl).
 
+    The folder of a head on frozen features (`bertkit train-head`) serves as the model, where it labels texts.
+
     Example: bertkit predict -m reviews new.csv -o labelled.csv
     """
-    from bertkit.inference.classification import limit_of, predict_file
+    from bertkit.inference.classification import label_rows, limit_of, predict_file
+    from bertkit.inference.feature_heads import load_head
     from bertkit.inference.loading import load
+    from bertkit.tasks.feature_heads import is_head
     from bertkit.tasks.predicted_files import FileJob, predict_answers, predict_tags
     from bertkit.tasks.registry import reader_options, task_of
 
+    options = reader_options(columns, skip_bad)
+    if model and is_head(model):
+        if long:
+            raise BertkitError("a head reads long texts as its features were made; leave out --long")
+        with progress_counter("rows") as progress:
+            label = load_head(model, device=device).predict_examples
+            done = label_rows(label, file, output, columns=options, progress=progress)
+        _show(done, json=json)
+        return
     bert = load(model, device=device)
-    options, task = reader_options(columns, skip_bad), task_of(bert.config, bert.stored)
+    task = task_of(bert.config, bert.stored)
     with progress_counter("rows") as progress:
         if task.name == "classification":
             done = predict_file(
@@ -46,6 +63,10 @@ def predict(
             predict_others = predict_tags if task.name == "tagging" else predict_answers
             limit = limit_of(bert.model, bert.stored, long)
             done = predict_others(FileJob(task, bert.model, bert.tokenizer, limit, file, output, options, progress))
+    _show(done, json=json)
+
+
+def _show(done: "FileSummary", *, json: bool) -> None:
     if json:
         print_json({"output": done.output, "rows": done.num_rows, "long": done.num_long})
         return

@@ -8,6 +8,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
+from bertkit.errors import BertkitError
 
 
 def prepare(
@@ -36,6 +37,7 @@ def prepare(
     from bertkit.corpus.prepare.blocks import PrepareOptions
     from bertkit.corpus.prepare.estimate import estimate
     from bertkit.corpus.prepare.run import prepare as run
+    from bertkit.text.reports import ReadReport
     from bertkit.tokenizer import Tokenizer
 
     given: Any = {"documents": documents, "sentences": sentences, "field": field, "dedup": dedup}
@@ -57,3 +59,6 @@ def prepare(
     else:
         for line in report.lines():
             console().print(line, soft_wrap=True)
+    if not report.num_tokens:
+        why = ReadReport.from_json(report.read).why_nothing
+        raise BertkitError(f"{output} is empty, nothing was read{why}; remove it, mend this and start again")

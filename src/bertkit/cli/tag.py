@@ -21,9 +21,14 @@ def tag(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; leave out to read --file.")] = None,
     model: ModelOption = "",
     file: Annotated[
-        str | None, typer.Option("--file", "-f", help=".txt, .jsonl (also .gz, .xz), or - for stdin; a text a line.")
+        str | None,
+        typer.Option(
+            "--file", "-f", help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin; a text a line."
+        ),
     ] = None,
-    field: Annotated[str, typer.Option(help="The field of a .jsonl line that holds the text.")] = "text",
+    field: Annotated[
+        str, typer.Option(help="The field of a .jsonl line or column of a table that holds the text.")
+    ] = "text",
     long: LongAsTrainedOption = None,
     stride: StrideOption = None,
     device: DeviceOption = "auto",
@@ -34,7 +39,7 @@ def tag(
     Example: bertkit tag -m my-tagger "Wolfgang lives in Berlin."
     """
     from bertkit.inference.loading import load
-    from bertkit.text.lines import chosen_texts
+    from bertkit.tasks.reading.chosen import chosen_texts
 
     source = chosen_texts(texts, file, field)
     tagged = load(model, device=device).tag_stream(source, long=long, stride=stride)

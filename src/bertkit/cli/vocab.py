@@ -7,6 +7,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
+from bertkit.errors import BertkitError
 
 app = typer.Typer(
     name="vocab", help="Learn a vocabulary, or add words to a model's.", no_args_is_help=True, add_completion=False
@@ -26,7 +27,7 @@ def train(
     cased: Annotated[bool, typer.Option("--cased", help="Keep capitals and accents.")] = False,
     sample: Annotated[str, typer.Option(help="Learn from so much text, drawn by chance.")] = "200MB",
     seed: Annotated[int, typer.Option(help="Of the sample; the same files and seed give the same ids.")] = 0,
-    unused: Annotated[int, typer.Option(help="[unused] rows, for words that are added later.")] = 0,
+    unused: Annotated[int, typer.Option(help="\\[unused] rows, for words that are added later.")] = 0,
     held_out: HeldOutOption = None,
     field: FieldOption = "text",
     json: JsonOption = False,
@@ -40,6 +41,8 @@ def train(
     from bertkit.text.documents import ReadOptions
     from bertkit.tokenizer.learning import VocabularyOptions, learn_vocabulary, parse_size
 
+    if (output / "config.json").is_file():
+        raise BertkitError(f"{output} holds a model, whose words these would not be; choose another folder")
     options = VocabularyOptions(
         size=size, lowercase=not cased, sample_bytes=parse_size(sample), seed=seed, num_unused=unused
     )
@@ -66,7 +69,7 @@ def extend(
     words: Annotated[str, typer.Argument(help="A file with one word a line, or - for stdin.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     into_unused: Annotated[
-        bool, typer.Option("--into-unused", help="Replace [unused] rows; by default the vocabulary grows.")
+        bool, typer.Option("--into-unused", help="Replace \\[unused] rows; by default the vocabulary grows.")
     ] = False,
     held_out: HeldOutOption = None,
     field: FieldOption = "text",

@@ -80,22 +80,38 @@ def predict_file(
     progress: Callable[[int], None] | None = None,
 ) -> FileSummary:
     """Every row with its label and confidence added; the output appears when it is whole."""
-    texts = TextSource(source, TextOptions(labelled=False, **(columns or {})))
     task, limit = classification_of(model.config, stored.settings if stored else {}), limit_of(model, stored, long)
+
+    def predict(examples: list[TextExample]) -> Iterator[ClassPrediction]:
+        return (one.prediction for one in predict_examples(task, model, tokenizer, examples, limit))
+
+    return label_rows(predict, source, output, long=limit.long, columns=columns, progress=progress)
+
+
+def label_rows(
+    predict: Callable[[list[TextExample]], Iterable[ClassPrediction]],
+    source: str | Path,
+    output: str | Path,
+    *,
+    long: LongPolicy = "window",
+    columns: Mapping[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> FileSummary:
+    """A file's rows, a chunk at a time, with what `predict` says of them; `long` is what it does with long texts."""
+    texts = TextSource(source, TextOptions(labelled=False, **(columns or {})))
     num_rows, long_lines = 0, []
     rows = texts.rows()
     with prediction_writer(output, texts.table) as write:
         while chunk := list(islice(rows, FILE_CHUNK)):
             examples = [TextExample(example.text, example.pair, None, example.line) for _, example in chunk]
-            found = predict_examples(task, model, tokenizer, examples, limit)
-            for (row, _), one in zip(chunk, found, strict=True):
-                write(row, one.prediction.label, one.prediction.confidence)
-                if was_long(one.prediction):
+            for (row, _), found in zip(chunk, predict(examples), strict=True):
+                write(row, found.label, found.confidence)
+                if was_long(found):
                     long_lines.append(row.line)
             num_rows += len(chunk)
             if progress:
                 progress(len(chunk))
-    lines = [texts.guess, *texts.problems.lines(), *long_notes(long_lines, limit.long)]
+    lines = [texts.guess, *texts.problems.lines(), *long_notes(long_lines, long)]
     return FileSummary(str(output), num_rows, len(long_lines), lines)
 
 

@@ -89,7 +89,8 @@ def text_chunks(texts: Iterable[TextT], first: int = CHUNK_TEXTS) -> Iterator[li
     most = first
     for text in texts:
         chunk.append(text)
-        num_characters += len(text) if isinstance(text, str) else sum(len(part or "") for part in text)
+        parts = text if isinstance(text, tuple | list) else (text,)
+        num_characters += sum(len(part) for part in parts if isinstance(part, str))  # others are refused when encoded
         if len(chunk) == most or num_characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, num_characters = [], 0

@@ -38,12 +38,16 @@ class FeatureHead:
 
     def predict(self, texts: Iterable[Text]) -> list[ClassPrediction]:
         """The label of each text or pair, with the probabilities of all."""
+        pairs = ((text, None) if isinstance(text, str) else text for text in texts)
+        return self.predict_examples(TextExample(a, b) for a, b in pairs)
+
+    def predict_examples(self, examples: Iterable[TextExample]) -> list[ClassPrediction]:
+        """The same of examples."""
         head = self.trained.head
         if not isinstance(head, LogisticHead):
             raise BertkitError("this head tags words; use its tag()")
-        pairs = ((text, None) if isinstance(text, str) else text for text in texts)
         found: list[ClassPrediction] = []
-        for chunk in stream_features(self.bert, (TextExample(a, b) for a, b in pairs), self.options):
+        for chunk in stream_features(self.bert, examples, self.options):
             for row in class_probabilities(head, chunk.vectors):
                 named = dict(zip(head.config.labels, row.tolist(), strict=True))
                 best = head.config.labels[int(row.argmax())]

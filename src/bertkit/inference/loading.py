@@ -15,9 +15,11 @@ from bertkit.inference.engines.choose import use_engine
 from bertkit.model.config import Head
 from bertkit.model.formats import LoadReport, load_model, resolve
 from bertkit.model.formats.sentence_transformers import SENTENCE_FILES, SentenceStyle, part_folders, read_style
+from bertkit.tasks.feature_heads import is_head
 from bertkit.tasks.registry import read_task
 from bertkit.tokenizer import Tokenizer
 
+CARD = "README.md"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -53,6 +55,11 @@ def open_checkpoint(
             "no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit info` lists what comes with bertkit)"
         )
     path = resolve(str(source))
+    if is_head(path):
+        raise BertkitError(
+            f"{source} is a head on frozen features, not a checkpoint; `bertkit predict` takes one that labels texts, "
+            "and load_head in Python takes all"
+        )
     model, report = load_model(path, dtype=dtype, **options)
     folder = path if path.is_dir() else path.parent
     tokenizer = Tokenizer.load(folder, lowercase=lowercase)
@@ -82,13 +89,18 @@ def convert(
     """Read any checkpoint and write it in another layout, bit for bit unless another dtype, or int8, is asked for."""
     bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype), lowercase=lowercase)
     bert.save(target, **options)
-    carry_along(resolve(str(source)), Path(target))
+    origin = resolve(str(source))
+    carry_along(origin, Path(target))
+    if (origin / CARD).is_file() and not (Path(target) / CARD).exists():
+        shutil.copyfile(origin / CARD, Path(target) / CARD)  # with its licence
     assert bert.report is not None  # every opened checkpoint has one
     return bert.report
 
 
 def carry_along(source: Path, target: Path) -> None:
     """Copy how sentence-transformers makes its vectors, where the source folder says it, parts of other kinds too."""
+    if source.resolve() == target.resolve():
+        return  # written in place
     for name in SENTENCE_FILES:
         if (source / name).is_file():
             (target / name).parent.mkdir(exist_ok=True)

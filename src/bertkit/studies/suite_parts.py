@@ -53,7 +53,9 @@ class SuiteSpec:
 
 @lru_cache(maxsize=1)
 def _open(model: str, device: str, lowercase: bool | None) -> Bert:
-    return load(model, device=device, lowercase=lowercase)
+    return load(
+        model, device=device, lowercase=lowercase, engine="torch"
+    )  # its weights, not what an export made of them
 
 
 def make_jobs(spec: SuiteSpec, names: tuple[str, ...]) -> list[Job]:

@@ -92,6 +92,11 @@ def sentence_logits(head: BiLstmHead, vectors: Vectors, lengths: Sequence[int]) 
     head.train(was_training)
 
 
+def is_head(folder: str | Path) -> bool:
+    """Whether `bertkit train-head` made this folder, and there is no checkpoint in it."""
+    return (Path(folder) / DESCRIPTION).is_file() and not (Path(folder) / "config.json").is_file()
+
+
 def load_trained_head(folder: str | Path) -> TrainedHead:
     """What `save` wrote, ready to be used."""
     source = Path(folder)

@@ -77,7 +77,11 @@ def read_pairs(path: str | Path, columns: PairColumns | None = None, *, skip_bad
     options = TextOptions(*named, asked.score, problem="regression", labelled=False, skip_bad=skip_bad)
     source = TextSource(path, options)
     if source.columns.pair is None:
-        raise BertkitError(f"{path} has one column of text ({source.columns.text!r}); pairs need two: name the second")
+        names = ", ".join(repr(name) for name in table.columns)
+        raise BertkitError(
+            f"{path} has one column that is known as text ({source.columns.text!r}), and pairs need two: name both as "
+            f"first and second, among {names}"
+        )
     examples = [_with_negative(example, row.values.get(negative or "")) for row, example in source.rows()]
     if not examples:
         raise BertkitError(f"{path} has no pairs to use; {source.problems.count:,} rows were bad")

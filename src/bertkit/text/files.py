@@ -10,7 +10,9 @@ import io
 import lzma
 import shutil
 import tempfile
+import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,12 +38,7 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and is_readable(file, path))
-            if not inside:
-                raise BertkitError(
-                    f"{path} holds no {', '.join(KINDS)} file (also .gz, .xz, .zst); name another folder"
-                )
-            found |= dict.fromkeys(inside)
+            found |= dict.fromkeys(search_folder(path))
         elif path.exists():
             kind_of(path)
             found[path] = None
@@ -50,9 +47,21 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     return list(found)
 
 
-def is_readable(file: Path, folder: Path) -> bool:
-    """Whether a file found in a folder is text by its name, and neither it nor a folder above it is hidden."""
-    return inner_suffix(file) in KINDS and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+def search_folder(folder: Path) -> list[Path]:
+    """The files of text in a folder, by their names; others are told, hidden ones are not looked at."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and not is_hidden(file, folder))
+    inside = [file for file in files if inner_suffix(file) in KINDS]
+    if not inside:
+        raise BertkitError(f"{folder} holds no {', '.join(KINDS)} file (also .gz, .xz, .zst); name another folder")
+    if others := Counter(file.suffix.lower() or "no ending" for file in files if inner_suffix(file) not in KINDS):
+        endings = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(5))
+        warnings.warn(f"{others.total():,} other files in {folder} are not read: {endings}", stacklevel=1)
+    return inside
+
+
+def is_hidden(file: Path, folder: Path) -> bool:
+    """Whether a file found in a folder, or a folder above it, is hidden."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def kind_of(path: Path) -> Kind:
@@ -60,7 +69,7 @@ def kind_of(path: Path) -> Kind:
     suffix = inner_suffix(path)
     if suffix not in KINDS:
         raise BertkitError(
-            f"{path} has no ending that says what it is; name it {', '.join(KINDS)} (also .gz, .xz, .zst)"
+            f"{path} is no text by its ending; give a file that is {', '.join(KINDS)} (also .gz, .xz, .zst)"
         )
     return KINDS[suffix]
 

@@ -20,13 +20,6 @@ def read_texts(source: str, field: str = "text") -> Iterator[str]:
         yield _json_text(line, field, source, number) if as_json else line
 
 
-def chosen_texts(arguments: list[str] | None, file: str | None, field: str = "text") -> Iterator[str]:
-    """The texts of a command: its arguments or its file, not both and not neither."""
-    if bool(arguments) == bool(file):
-        raise BertkitError("give texts as arguments or a file with --file (- for standard input), one of the two")
-    return iter(arguments) if arguments else read_texts(file or "-", field)
-
-
 def _lines(source: str) -> Iterator[str]:
     number = 1
     with _open(source) as stream:

@@ -43,6 +43,11 @@ class ReadReport:
         """How many lines, rows or files were left out."""
         return self.reasons.total()
 
+    @property
+    def why_nothing(self) -> str:
+        """For an error where nothing is left to use: what was left out, if anything was."""
+        return f": {self.num_problems:,} lines or rows were left out, the first: {self.named[0]}" if self.named else ""
+
     def add_problem(self, file: str, line: int, reason: str) -> None:
         """Count and name what was left out."""
         problem = Problem(file, line, reason)

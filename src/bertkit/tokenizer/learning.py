@@ -58,6 +58,7 @@ class LearnedVocabulary:
     reading: ReadReport
     num_seen_bytes: int
     num_sampled_bytes: int
+    asked_size: int
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the tokens, for programs."""
@@ -75,7 +76,10 @@ class LearnedVocabulary:
     def lines(self) -> list[str]:
         """For people."""
         share = f"{self.num_sampled_bytes / 1e6:,.1f} MB of {self.num_seen_bytes / 1e6:,.1f} MB"
-        return [*self.reading.lines(), f"learned from {share}", f"on {self.measured_on}:", *self.measured.lines()]
+        lines = [*self.reading.lines(), f"learned from {share}"]
+        if self.tokenizer.vocab_size < self.asked_size:
+            lines.append(f"{self.tokenizer.vocab_size:,} tokens, not {self.asked_size:,}: this text has no more pieces")
+        return [*lines, f"on {self.measured_on}:", *self.measured.lines()]
 
 
 def learn_vocabulary(
@@ -98,6 +102,8 @@ def learn_vocabulary(
     for paragraph in cleaned_paragraphs(files, reading, read):
         sample.add(paragraph)
         report("paragraphs read", 1)
+    if not sample.num_seen_bytes and read.named:
+        raise BertkitError(f"there is no word to learn a vocabulary from{read.why_nothing}")
     tokenizer = train_vocabulary(
         sample.texts(),
         size=options.size,
@@ -114,7 +120,8 @@ def learn_vocabulary(
     else:
         texts, name = list(sample.texts()), "the text that it was learned from"
     measured = measure_vocabulary(tokenizer, texts)
-    return LearnedVocabulary(tokenizer, measured, name, read, sample.num_seen_bytes, sample.num_bytes)
+    sizes = (sample.num_seen_bytes, sample.num_bytes, options.size)
+    return LearnedVocabulary(tokenizer, measured, name, read, *sizes)
 
 
 def cleaned_paragraphs(files: Iterable[Path], options: ReadOptions | None, report: ReadReport) -> Iterator[str]:

@@ -16,6 +16,8 @@ def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, 
     begun = checkpoints.last_step() is not None
     if begun and not resume:
         raise BertkitError(f"{out} already holds a run; go on with --resume, or choose another folder with --out")
+    if not begun and (out / "config.json").is_file():
+        raise BertkitError(f"{out} holds a model; choose another folder for the run with --out")
     if begun:
         refuse_changes(read_recipe(out / NAME), recipe)
     try:

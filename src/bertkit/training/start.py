@@ -1,6 +1,8 @@
 """The weights that a run begins with: fresh by the recipe's seed, or those of an existing checkpoint."""
 
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -11,6 +13,7 @@ from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.initialisation import begin_with_waves, initialise
 from bertkit.training.recipe import Recipe
+from bertkit.training.world import is_first_process
 
 
 def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
@@ -46,7 +49,8 @@ def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     if recipe.model.changes:
         raise BertkitError("model.changes and an initial checkpoint exclude each other: its config counts; remove one")
     heads = PRETRAINING if recipe.data.next_sentence else ("mlm",)
-    model, report = load_model(resolve(recipe.model.init), heads=heads)
+    path = resolve(recipe.model.init)
+    model, report = load_model(path, heads=heads)
     if report.broken:
         raise BertkitError(f"{recipe.model.init} has values that are not finite: {report.broken[0]}; choose another")
     if model.config.is_causal != (recipe.objective == "ltr"):
@@ -55,4 +59,20 @@ def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     if model.config.vocab_size < tokenizer.vocab_size:
         sizes = f"{tokenizer.vocab_size} tokens, but {recipe.model.init} has {model.config.vocab_size}"
         raise BertkitError(f"the tokenizer has {sizes}; prepare the text with that checkpoint's tokenizer")
+    refuse_other_tokens(recipe.model.init, path if path.is_dir() else path.parent, tokenizer)
+    if report.new and is_first_process():
+        new = " and no ".join(name.upper() for name in report.new)
+        warnings.warn(f"{recipe.model.init} has no {new} head: new, so its loss begins as a guess's", stacklevel=2)
     return model
+
+
+def refuse_other_tokens(name: str, folder: Path, tokenizer: Tokenizer) -> None:
+    """A row of a checkpoint is one token's: with another vocabulary every word would begin with another word's row."""
+    if not any((folder / file).is_file() for file in ("vocab.txt", "tokenizer.json")):
+        return  # weights alone: nothing to compare with
+    pairs = zip(Tokenizer.load(folder).tokens, tokenizer.tokens, strict=False)
+    for index, (theirs, ours) in enumerate(pairs):
+        if theirs != ours:
+            raise BertkitError(
+                f"token {index} is {ours!r} here and {theirs!r} in {name}; prepare the text with that checkpoint's tokenizer"
+            )

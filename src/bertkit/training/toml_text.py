@@ -92,7 +92,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return float(value)
     expected = dict if origin is dict else hint
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise BertkitError(f"{where} takes a {expected.__name__}, not {value!r}")
+        named = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise BertkitError(f"{where} takes {named.get(expected, expected.__name__)}, not {value!r}")
     return value
 
 

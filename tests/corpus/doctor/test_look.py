@@ -108,6 +108,28 @@ def words(document: list[str]) -> list[str]:
 
 
 @EXAMINE
+def test_markup(tmp_path: Path, examine) -> None:  # type: ignore[no-untyped-def]
+    documents = [[f"<p>{line}<br />And&nbsp;so on.</p>" for line in document] for document in sample_documents()[:20]]
+    own = train_vocabulary((line for document in documents for line in document), size=1000, lowercase=True)
+    found = examine(tmp_path, documents, own)["markup"]
+    assert (found.level, found.values["share"]) == ("problem", 1.0)
+    assert "before `bertkit prepare`" in found.advice
+
+
+@EXAMINE
+def test_signs_of_sums_and_firms_are_no_markup(tmp_path: Path, examine) -> None:  # type: ignore[no-untyped-def]
+    lines = ["If x < y and y > z, then we stop; salt & pepper; R&D; a <- b."]
+    own = train_vocabulary(lines, size=200, lowercase=True)
+    assert examine(tmp_path, [lines * 2] * 3, own)["markup"].values["share"] == 0.0
+
+
+def test_where_nothing_can_be_read_the_reason_is_told(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "latin.txt").write_bytes("Le café.\n".encode("latin-1") * 3)
+    with pytest.raises(BertkitError, match=r"no text to look at: 3 lines .* line 1: not UTF-8; name files"):
+        look(tmp_path / "latin.txt", tokenizer)
+
+
+@EXAMINE
 def test_a_vocabulary_of_other_text(tmp_path: Path, tokenizer: Tokenizer, examine) -> None:  # type: ignore[no-untyped-def]
     found = examine(tmp_path, [RUSSIAN] * 3, tokenizer)["unknown words"]
     assert found.level == "problem"

@@ -55,6 +55,7 @@ def test_what_is_the_same_stays_together() -> None:
 def test_numbers_are_split_over_their_whole_range() -> None:
     split = split_examples(texts(*(n / 7 for n in range(100))), share=0.1)
     assert sorted(int(float(str(e.label)) * 7 / 10 + 1e-9) for e in split.dev) == list(range(10))
+    assert "held out by number" in split.said
 
 
 def test_several_classes_and_tags() -> None:

@@ -106,6 +106,8 @@ def test_headers(tmp_path: Path) -> None:
     assert len(examples(without)) == 4  # the first row's label comes again below it, so it is no name
     assert next(e.text for e in examples(without, text="1", label="2", header=False)) == "good film"
     assert len(examples(without, header=True, text="good film", label="x")) == 3
+    twice = write(tmp_path, "c.csv", "text,text,label\none,x,a\ntwo,y,b\n")
+    assert [(e.text, e.label) for e in examples(twice)] == [("one", "a"), ("two", "b")]
 
 
 def test_columns_can_be_named_and_must_exist(tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_jsonl_that_is_broken(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("a.csv", b"", "no rows"),
-        ("a.doc", b"x", "no ending that says what it is"),
+        ("a.doc", b"x", "is no table by its ending; give one that is .csv"),
         ("a.csv", b"\xff\xfet\x00", "UTF-16"),
         ("a.csv.gz", b"text,label\n", "cannot be read to its end"),
         ("a.parquet", b"text,label\n", "not a parquet file"),

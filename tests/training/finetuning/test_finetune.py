@@ -14,6 +14,8 @@ import bertkit
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.training.finetuning import memory as finetuning_memory
+from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.finetuning.data import prepare
 from bertkit.training.finetuning.memory import estimate_memory
 from bertkit.training.finetuning.start import Base, open_base, start_lines, start_model
 from bertkit.training.optimizers.build import OptimizerConfig
@@ -142,10 +144,27 @@ def test_the_stride_of_windows_is_the_one_asked_for_and_is_remembered(base: Base
         bertkit.finetune("classification", model=base.path, train=examples, stride=-2)
 
 
+def test_the_report_of_few_steps_asks_for_more(base: Base) -> None:
+    slow = {**SETTINGS, "epochs": 4, "learning_rate": 1e-9}
+    found = bertkit.finetune(
+        "classification", model=base.path, train=make_examples(30), dev=make_examples(20, 5), **slow
+    )
+    (told,) = [line for line in found.report.notes if "collapsed" in line]
+    assert told.endswith("it had few steps: try more epochs, a higher rate")
+
+
+def test_a_folder_with_a_model_is_not_overwritten(tmp_path: Path) -> None:
+    base = make_base(tmp_path / "base")
+    before = (base.path / "model.safetensors").read_bytes()
+    with pytest.raises(BertkitError, match="holds a model that would be overwritten; choose another folder"):
+        bertkit.finetune("classification", model=base.path, train=make_examples(20), out=base.path, **SETTINGS)
+    assert (base.path / "model.safetensors").read_bytes() == before
+
+
 def test_a_folder_made_from_other_examples_is_refused(base: Base, tmp_path: Path) -> None:
     parts: dict[str, Any] = {"model": base.path, "out": tmp_path, **{**QUICK, "epochs": 1}}
     bertkit.finetune("classification", train=make_examples(30), **parts)
-    with pytest.raises(BertkitError, match=r"holds a run with examples = .* give the same settings and files"):
+    with pytest.raises(BertkitError, match="holds a run on other examples; give the same settings and files"):
         bertkit.finetune("classification", train=make_examples(31), **parts)
 
 
@@ -199,6 +218,7 @@ def test_the_head_is_drawn_by_the_seed(base: Base) -> None:
         ({"task": "sorting"}, "no task is named 'sorting'; choose one of classification, tagging, answering"),
         ({"max_length": 600}, "max_length is 600, but .* has 32 positions"),
         ({"train": "nowhere.csv"}, "nowhere.csv"),
+        ({"train": [("a text", "a label")] * 9}, "an example is tuple; give a file, or TextExample"),
         ({"epoch": 2}, "did you mean 'epochs'"),
         ({"columns": {"txt": "text"}}, "no option 'txt'"),
         ({"precision": "bfloat16"}, "bfloat16 needs a CUDA GPU"),
@@ -268,3 +288,22 @@ def test_a_signal_stops_and_the_same_call_goes_on(base: Base, tmp_path: Path) ->
     whole = bertkit.finetune("classification", **parts)
     assert weights_of(found.model) == weights_of(whole.model)
     assert found.scores == whole.scores
+
+
+def test_classes_are_counted_and_what_no_score_speaks_of_is_told(base: Base) -> None:
+    texts = [
+        TextExample(f"w{index % 40} w{index % 37}", None, "rare" if index == 7 else "usual") for index in range(40)
+    ]
+    found = prepare("classification", base, texts, None, {}, FinetuneConfig())
+    assert "classes trained on: usual 35, rare 1" in found.notes
+    assert any("class_weights=balanced" in line for line in found.notes)
+    assert any(line.startswith("no development example has 'rare', so") for line in found.notes)
+    even = prepare("classification", base, make_examples(60), make_examples(20, 5), {}, FinetuneConfig())
+    assert [line.split(":")[0] for line in even.notes if "class" in line] == ["classes trained on"]
+
+
+def test_a_label_that_only_dev_has_is_refused_by_file_and_line(base: Base, tmp_path: Path) -> None:
+    train = write_csv(tmp_path / "train.csv", make_examples(20))
+    dev = write_csv(tmp_path / "dev.csv", [*make_examples(5), TextExample("w1 w2", None, "maybe")])
+    with pytest.raises(BertkitError, match=r"dev\.csv, line 7: the label 'maybe' is not known; the labels are no, yes"):
+        bertkit.finetune("classification", model=base.path, train=train, dev=dev, **QUICK)

@@ -23,6 +23,8 @@ from bertkit.training.vectors.config import VectorTraining
 from bertkit.training.vectors.data import PairFeed, encode_pairs, score_pairs
 from bertkit.training.vectors.loss import contrastive_loss, cosent_loss, mse_loss
 from bertkit.training.vectors.tune import tune_vectors
+from tests.training.tiny import recipe
+from tests.training.tiny import run as pretrain
 
 SUBJECTS = ["The dog", "A cat", "My friend", "The old man", "A bird", "The child"]
 PREDICATES = ["sleeps in the garden", "drinks milk", "reads a book", "runs home", "sings by the river"]
@@ -165,6 +167,14 @@ def test_a_run_stopped_and_resumed_is_the_run_never_stopped(folder: Path, tmp_pa
         assert torch.equal(tensor, again.model.state_dict()[name])
     again.save(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_folders_of_others_are_not_taken(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BertkitError, match="is the checkpoint itself"):
+        tune_vectors(folder, paraphrases(), paraphrases(), out=folder, device="cpu")
+    pretrain(tmp_path / "run", recipe(steps=1))
+    with pytest.raises(BertkitError, match="holds another run"):
+        tune_vectors(folder, paraphrases(), paraphrases(), out=tmp_path / "run", device="cpu")
 
 
 def test_the_report_has_curves_and_the_pairs_judged_worst(folder: Path, tmp_path: Path) -> None:

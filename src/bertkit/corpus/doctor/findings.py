@@ -42,6 +42,7 @@ def data_findings(look: Look, needs: Needs | None = None) -> list[Finding]:
         _duplicates(look),
         _near_duplicates(look),
         _boilerplate(look),
+        _markup(look),
         _unknown(look, words),
         _fertility(look),
         _documents(look, needs),
@@ -104,6 +105,17 @@ def _boilerplate(look: Look) -> Finding:
     figure = f"{len(common):,} lines stand in many documents{': ' if shown else ''}{shown}"
     advice = "remove these lines from the text before `bertkit prepare`" if level != "ok" else ""
     return Finding("boilerplate", level, figure, advice, {"num_lines": len(common), "lines": common[:20]})
+
+
+def _markup(look: Look) -> Finding:
+    share = look.marks.total() / look.num_paragraphs
+    level = grade(share, warning=0.01, problem=0.1)
+    shown = ", ".join(mark[:20] for mark, _ in look.marks.most_common(NUM_SHOWN))
+    figure = f"{share:.1%} of paragraphs hold HTML{f', such as {shown}' if shown else ''}"
+    advice = (
+        "take tags and entities out of the text before `bertkit prepare`, which keeps them" if level != "ok" else ""
+    )
+    return Finding("markup", level, figure, advice, {"share": share})
 
 
 def _unknown(look: Look, words: VocabularyReport) -> Finding:

@@ -1,18 +1,20 @@
 """Is this corpus fit to train on? A bounded look at text or at a token store, as a list of findings.
 
-What enters: a Source. What leaves: Findings on duplicates, boilerplate, unknown words, pieces a word, lengths, languages
-and casing, and a Look with the figures behind them. No torch here.
+What enters: a Source. What leaves: Findings on duplicates, boilerplate, markup, unknown words, pieces a word, lengths,
+languages and casing, and a Look with the figures behind them. No torch here.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.corpus.doctor.sample import LookedAt, Source
+from bertkit.corpus.doctor.sample import LookedAt, Source, TextSource
 from bertkit.errors import BertkitError
 from bertkit.text.languages import LanguageCounts
 from bertkit.text.repeats import Repeats
@@ -20,6 +22,10 @@ from bertkit.tokenizer.wordpiece import Tokenizer
 
 PASSAGE = 400  # characters that are judged together: enough words to tell a language
 WORDS_KEPT = 2_000_000  # characters of text kept for a look at the words themselves
+TAGS = "p|br|hr|div|span|a|b|i|em|strong|u|li|ul|ol|td|tr|th|table|h[1-6]|img|ref|sup|sub|script|style"
+ENTITIES = r"amp|nbsp|lt|gt|quot|apos|mdash|ndash|#\s?\d{1,5}"
+# With the spaces that tokens of a store are joined by.
+MARKUP = re.compile(rf"<\s?/?\s?(?:{TAGS})\b[^<>]{{0,200}}>|&\s?(?:{ENTITIES})\s?;", re.IGNORECASE)
 
 Progress = Callable[[int], None]  # takes characters
 
@@ -63,6 +69,8 @@ class Look:
     repeats: Repeats = field(default_factory=Repeats)
     languages: LanguageCounts = field(default_factory=LanguageCounts)
     num_characters: int = 0
+    num_paragraphs: int = 0
+    marks: Counter[str] = field(default_factory=Counter)  # the first tag or entity of each paragraph that has one
     document_lengths: list[int] = field(default_factory=list)  # sentences
     document_tokens: list[int] = field(default_factory=list)
     sentence_lengths: list[NDArray[np.int64]] = field(default_factory=list)  # tokens, a row a document
@@ -81,8 +89,11 @@ class Look:
         self.sentence_lengths.append(lengths)
         size = sum(len(sentence) + 1 for paragraph in document.paragraphs for sentence in paragraph)
         self.num_characters += size
+        paragraphs = [" ".join(paragraph) for paragraph in document.paragraphs]
+        self.num_paragraphs += len(paragraphs)
+        self.marks.update(found[0] for paragraph in paragraphs if (found := MARKUP.search(paragraph)))
         if self._num_kept < WORDS_KEPT:
-            self.kept += [" ".join(paragraph) for paragraph in document.paragraphs]
+            self.kept += paragraphs
             self._num_kept += size
         return size
 
@@ -127,5 +138,6 @@ def look_at(source: Source, progress: Progress = lambda characters: None) -> Loo
     for document in source.documents():
         progress(look.add(document))
     if not look.num_documents:
-        raise BertkitError("there is no text to look at; name files or a store with at least one sentence")
+        why = source.report.why_nothing if isinstance(source, TextSource) else ""
+        raise BertkitError(f"there is no text to look at{why}; name files or a store with at least one sentence")
     return look

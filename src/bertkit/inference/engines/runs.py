@@ -73,8 +73,12 @@ class Run:
 
 
 def plan_runs(lengths: Ints, threads: int = 1, most_tokens: int = RUN_TOKENS) -> list[Run]:
-    """Every sequence in one run; runs of about one size, so that all threads end together, the longest sequences first."""
+    """Every sequence in one run; runs of about one size, so that all threads end together, the longest sequences first.
+
+    Empty sequences, which fill pre-training's batches up, are in none.
+    """
     order = np.argsort(lengths, kind="stable")
+    order = order[np.count_nonzero(lengths == 0) :]
     runs: list[Run] = []
     filled = Filled(fair_size(int(lengths.sum()), threads, most_tokens), most_tokens)
     start = 0

@@ -44,6 +44,8 @@ def is_number(cell: str) -> bool:
 def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names columns: short different names, by which we know one or under which it looks different."""
     names = [plain_name(cell) for cell in first if cell.strip()]
+    if len(KNOWN_NAMES.intersection(names)) > 1:
+        return True  # even where one stands twice
     if len(set(names)) < len(names) or not names or any(is_number(cell) or len(cell.split()) > 4 for cell in first):
         return False
     if any(name in KNOWN_NAMES for name in names):

@@ -48,7 +48,7 @@ def split_examples(examples: Sequence[Example], *, share: float = 0.1, seed: int
     train, dev = (
         [example for index, example in enumerate(examples) if (index in held) == side] for side in (False, True)
     )
-    how = "by class" if len(strata) > 1 else "at random"
+    how = "at random" if len(strata) == 1 else "by class" if isinstance(next(iter(strata)), str) else "by number"
     said = f"one file only: {len(dev):,} of {len(examples):,} examples ({share:.0%}) held out {how}, seed {seed}"
     return Split(train, dev, said)
 

@@ -108,7 +108,7 @@ def open_table(path: str | Path, *, header: bool | None = None, quotes: Quotes =
     kind = TABLE_KINDS.get(inner_suffix(path))
     match kind:
         case None:
-            raise BertkitError(f"{path} has no ending that says what it is; name it {', '.join(TABLE_KINDS)}")
+            raise BertkitError(f"{path} is no table by its ending; give one that is {', '.join(TABLE_KINDS)}")
         case "jsonl":
             return Table(path, kind, _jsonl_columns(path))
         case "parquet":

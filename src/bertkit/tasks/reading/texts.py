@@ -36,7 +36,9 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         if self.pair is not None and self.text is None:
-            raise BertkitError(f"the second text is named ({self.pair!r}) and the first is not; name both")
+            raise BertkitError(
+                f"the second text is named ({self.pair!r}) and the first is not; name both, the first too"
+            )
 
 
 @dataclass(frozen=True)

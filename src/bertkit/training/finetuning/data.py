@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bertkit.errors import BertkitError
 from bertkit.tasks.predicting import Chunk, encode_chunks
-from bertkit.tasks.reading.splits import find_duplicates, split_examples
+from bertkit.tasks.reading.examples import QuestionExample, TagExample, TextExample
+from bertkit.tasks.reading.splits import count_classes, find_duplicates, split_examples
 from bertkit.tasks.registry import ReadExamples, read_examples, task_for, task_name
 from bertkit.tasks.task import Item, Task
 from bertkit.tokenizer.fitting import Limit
@@ -21,6 +23,8 @@ from bertkit.training.finetuning.start import Base
 Source = str | Path | Sequence[Any]
 DEV_SHARE = 0.1
 MOST_LINES = 20  # named in a note
+MOST_CLASSES = 10  # likewise
+UNEVEN = 10  # times as many examples of one class as of another, and it is worth a word
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,12 @@ def prepare(
     task = task_for(kind, examples, known=base.labels, class_weights=config.class_weights)
     if dev is not None:
         # A label means in both files what it means in the first.
-        same = {"problem": task.configure(base.encoder).problem} if kind == "classification" else {}
+        head = task.configure(base.encoder)
+        same = {"problem": head.problem, "labels": head.labels or None} if kind == "classification" else {}
         other = _read(kind, dev, {**options, **same})
         held, bad = other.examples, other.num_left_out
         notes += [*other.lines, *find_duplicates({"train": examples, "dev": held}).lines()]
+    notes += class_lines(examples, held, config.class_weights)
     limit = base.limit(config.max_length, config.long, config.stride)
     encoded = (list(encode_chunks(task, part, base.tokenizer, limit)) for part in (examples, held))
     data = TaskData(task, *encoded)
@@ -67,8 +73,32 @@ def prepare(
     return Prepared(base, task, limit, data, examples, held, sources, counts, tuple(notes), fingerprint_of(data))
 
 
+def class_lines(train: Sequence[Any], dev: Sequence[Any], weights: str) -> list[str]:
+    """How often each class is trained on, and which of them no score will speak of."""
+    counts, held = (count_classes(getattr(one, "label", None) for one in part) for part in (train, dev))
+    if not counts:
+        return []
+    shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:MOST_CLASSES])
+    lines = [f"classes trained on: {shown}{', ...' if len(counts) > MOST_CLASSES else ''}"]
+    if not weights and max(counts.values()) >= UNEVEN * min(counts.values()):
+        lines.append("rare classes count for little: --set class_weights=balanced, --set metric=macro_f1 change that")
+    if missing := [repr(name) for name in counts if name not in held]:
+        named = ", ".join(missing[:MOST_CLASSES]) + (", ..." if len(missing) > MOST_CLASSES else "")
+        lines.append(f"no development example has {named}, so the scores say nothing of that; give more, or --dev")
+    return lines
+
+
 def _read(name: str, source: Source, options: Mapping[str, Any]) -> ReadExamples:
-    return read_examples(name, source, **options) if isinstance(source, str | Path) else ReadExamples(list(source), [])
+    if isinstance(source, str | Path):
+        return read_examples(name, source, **options)
+    examples = list(source)
+    for one in examples:
+        if not isinstance(one, TextExample | TagExample | QuestionExample):
+            raise BertkitError(
+                f"an example is {type(one).__name__}; give a file, or TextExample, TagExample or QuestionExample of "
+                "bertkit.tasks.reading.examples"
+            )
+    return ReadExamples(examples, [])
 
 
 def _name(source: Source) -> str:

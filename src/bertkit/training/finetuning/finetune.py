@@ -32,6 +32,7 @@ from bertkit.training.watch import catch_signals
 from bertkit.training.world import choose_device
 
 RUNS = "runs"
+CONFIGS = ("config.json", "bert_config.json")  # of a model that lies in a folder
 
 
 @dataclass(frozen=True)
@@ -185,11 +186,14 @@ def prepare_folder(folder: Path, prepared: Prepared, config: FinetuneConfig) -> 
         before = read_toml(path)
         for key in sorted({*before, *plain}):
             if before.get(key) != plain.get(key):
+                other = f"with {key} = {before.get(key)}, not {plain.get(key)}"
                 raise BertkitError(
-                    f"{folder} holds a run with {key} = {before.get(key)}, not {plain.get(key)}; give the same settings "
+                    f"{folder} holds a run {'on other examples' if key == 'examples' else other}; give the same settings "
                     "and files to go on with it, or another folder"
                 )
         return
+    if any((folder / name).is_file() for name in CONFIGS):
+        raise BertkitError(f"{folder} holds a model that would be overwritten; choose another folder")
     try:
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
         path.write_text(write_toml(plain), encoding="utf-8")

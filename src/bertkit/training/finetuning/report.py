@@ -14,6 +14,7 @@ from bertkit.tasks.reading.splits import count_classes
 from bertkit.training.finetuning.baseline import measure_baselines
 from bertkit.training.finetuning.cells import Cell
 from bertkit.training.finetuning.data import find_long
+from bertkit.training.finetuning.evaluation import FEW_STEPS
 from bertkit.training.finetuning.mistakes import find_mistakes
 from bertkit.training.toml_text import to_plain, write_toml
 
@@ -110,9 +111,9 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
         ]
         lines += [f"{cell.name}: collapsed with seed {seed} ({why}); begun anew" for seed, why in cell.collapsed]
         if cell.summary.collapsed:
-            lines.append(
-                f"{cell.name}: collapsed ({cell.summary.collapsed}); try other seeds, a lower rate, more epochs"
-            )
+            few = cell.summary.num_steps < FEW_STEPS
+            remedy = "it had few steps: try more epochs, a higher rate" if few else "try other seeds, a lower rate"
+            lines.append(f"{cell.name}: collapsed ({cell.summary.collapsed}); {remedy}")
         if cell.summary.stopped_by:
             lines.append(f"{cell.name}: {cell.summary.stopped_by}, at step {cell.summary.step:,}")
     return lines

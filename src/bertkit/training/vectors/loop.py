@@ -129,7 +129,7 @@ class VectorRun:
         if found is None:
             return None
         state = found.state
-        if state["identity"] != self.identity:
+        if state.get("identity") != self.identity:
             raise BertkitError(
                 f"{self.checkpoints.folder} holds another run, with other pairs or settings; give the same ones to go on "
                 "with it, or another folder"

@@ -48,6 +48,9 @@ def tune_vectors(
     """
     config = replace(config or VectorTraining(), **changes)
     base, notes = open_base(model), list[str]()
+    home = base.path if base.path.is_dir() else base.path.parent
+    if out is not None and Path(out).resolve() == home.resolve():
+        raise BertkitError(f"{out} is the checkpoint itself, which would be overwritten; choose another folder")
 
     def note(line: str) -> None:
         notes.append(line)
