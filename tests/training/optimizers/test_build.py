@@ -158,6 +158,27 @@ def test_matrices_may_have_a_rate_decay_and_scale_of_their_own() -> None:
     assert adamw.param_groups[0]["weight_decay"] == 0.01
 
 
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_pooler_and_the_nsp_head_may_have_a_rate_of_their_own(name: str) -> None:
+    model = model_with_gradients()
+    names = {id(p): key for key, p in model.named_parameters()}
+    config = OptimizerConfig(name=name, learning_rate=1e-3, pooler_learning_rate=1e-4)  # type: ignore[arg-type]
+    rates = {
+        names[id(p)]: group["lr"]
+        for optimizer in build_optimizers(model, config)
+        for group in optimizer.param_groups
+        for p in group["params"]
+    }
+    slow = {key for key, rate in rates.items() if rate == 1e-4}
+    assert slow == {"pooler.weight", "pooler.bias", "nsp.weight", "nsp.bias"}
+    assert set(rates) == set(names.values())
+
+
+def test_lamb_has_no_rate_for_the_pooler() -> None:
+    with pytest.raises(BertkitError, match="is for adamw and muon"):
+        OptimizerConfig(name="lamb", pooler_learning_rate=1e-4)
+
+
 @pytest.mark.parametrize("name", ["adamw", "lamb", "muon"])
 def test_state_survives_a_round_trip_by_name(name: str) -> None:
     config = OptimizerConfig(name=name)  # type: ignore[arg-type]

@@ -160,7 +160,7 @@ def product_rate(config: BertConfig, device: torch.device, narrow: torch.dtype |
 
 def make_trainer(recipe: Recipe, model: BertModel, stage: Stage, feed: Feed, device: torch.device) -> Trainer:
     """The loop of a run with nothing to write, whose steps change nothing."""
-    still = replace(recipe.optimizer, learning_rate=0.0, matrix_learning_rate=None)
+    still = replace(recipe.optimizer, learning_rate=0.0, matrix_learning_rate=None, pooler_learning_rate=None)
     options = replace(recipe.loop_options, log_every=MOST_TIMED // NUM_GROUPS if device.type == "cuda" else 1)
     progress = Progress(NUM_WARM + MOST_TIMED)
     optimizers = build_optimizers(model, still)

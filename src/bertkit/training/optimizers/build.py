@@ -21,6 +21,8 @@ from bertkit.training.sharding import local_part, shard_like
 OptimizerName = Literal["adamw", "lamb", "muon"]
 OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "lamb", "muon")
 NUM_QKV = 3
+OTHER_RATES = ("matrix_learning_rate", "pooler_learning_rate")
+POOLER = ("pooler.", "nsp.")
 Named = tuple[str, nn.Parameter]
 
 
@@ -38,6 +40,7 @@ class OptimizerConfig:
     matrix_learning_rate: float | None = None  # of Muon's matrices; None: as learning_rate
     matrix_weight_decay: float | None = None  # likewise; times the matrices' own rate
     matrix_scale: MatrixScale = "adamw"  # what a rate means for Muon's matrices: see muon.py
+    pooler_learning_rate: float | None = None  # of the pooler and the NSP head; None: likewise
     clip_norm: float = 1.0  # 0: no clipping
 
     def __post_init__(self) -> None:
@@ -50,10 +53,11 @@ class OptimizerConfig:
         for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
-        rates = ("learning_rate", "weight_decay", "matrix_learning_rate", "matrix_weight_decay", "epsilon", "clip_norm")
-        for name in rates:
+        for name in ("learning_rate", "weight_decay", *OTHER_RATES, "matrix_weight_decay", "epsilon", "clip_norm"):
             if (getattr(self, name) or 0.0) < 0.0:
                 raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must not be negative")
+        if self.name == "lamb" and self.pooler_learning_rate is not None:
+            raise BertkitError("optimizer.pooler_learning_rate is for adamw and muon; LAMB sets each layer's own pace")
 
 
 def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
@@ -86,10 +90,16 @@ def _split_decay(named: Sequence[Named]) -> tuple[list[nn.Parameter], list[nn.Pa
 
 
 def _adamw(named: Sequence[Named], config: OptimizerConfig) -> AdamW:
-    matrices, vectors = _split_decay(named)
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    own = config.learning_rate if config.pooler_learning_rate is None else config.pooler_learning_rate
+    pooler = [(name, p) for name, p in named if name.startswith(POOLER)]
+    rest = [(name, p) for name, p in named if not name.startswith(POOLER)]
+    groups = []
+    for part, rate in ((rest, config.learning_rate), (pooler, own)):
+        matrices, vectors = _split_decay(part)
+        groups += [{"params": matrices, "lr": rate, "weight_decay": config.weight_decay}]
+        groups += [{"params": vectors, "lr": rate, "weight_decay": 0.0}]
     betas = (config.beta1, config.beta2)
-    return AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=True)
+    return AdamW(groups, betas=betas, eps=config.epsilon, fused=True)
 
 
 def _lamb(named: Sequence[Named], config: OptimizerConfig) -> Lamb:
