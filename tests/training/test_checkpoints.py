@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,30 @@ def test_what_a_kill_left_is_swept_and_the_best_pointed_to(tmp_path: Path) -> No
     folder.clean()
     assert os.readlink(tmp_path / "best") == "step-00000002"
     assert not list(tmp_path.glob(".writing*"))
+
+
+def test_a_step_that_is_saved_anew_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    for step in (3, 4):
+        save(folder, model(), step)
+    folder._point("last", tmp_path / "step-00000003")
+    save(folder, model(7), 4)
+    found = folder.load()
+    assert found is not None
+    assert fingerprint(found.model.named_parameters()) == fingerprint(model(7).named_parameters())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "step-00000003", "step-00000004"]
+
+
+def test_a_copy_without_its_links_is_refused_not_begun_anew(tmp_path: Path) -> None:
+    save(CheckpointFolder(tmp_path / "run"), model(), 4)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy", symlinks=False)
+    shutil.copytree(tmp_path / "run", tmp_path / "gone", symlinks=True)
+    shutil.rmtree(tmp_path / "gone" / "step-00000004")
+    for name, said in (("copy", "is a folder and not a link"), ("gone", "step-00000004, which is not there")):
+        folder = CheckpointFolder(tmp_path / name)
+        for ask in (folder.last_step, folder.load, folder.clean):
+            with pytest.raises(BertkitError, match=said):
+                ask()
 
 
 FULL_DISK = """

@@ -10,7 +10,7 @@ import pytest
 
 from bertkit.model.formats.protobuf import read_fields
 from bertkit.training.checkpoints import CheckpointFolder
-from bertkit.training.journal import read_journal
+from bertkit.training.journal import Journal, read_journal
 from bertkit.training.tensorboard_file import EventFile
 from tests.model.formats.peers import plain_crc
 from tests.training.tiny import recipe, run
@@ -73,6 +73,21 @@ def test_a_resumed_run_says_where_it_goes_on(tmp_path: Path) -> None:
     started = [events[1] for events in files.values()]
     assert sorted(event.get(2, 0) for event in started) == [0, 4]  # what was said of step 4 and later is void
     assert all(dict(read_fields(event[7])) == {1: 1} for event in started)
+
+
+@pytest.mark.parametrize("left", [0, 10])
+def test_a_journal_that_was_lost_or_cut_goes_on_with_whole_lines(tmp_path: Path, left: int) -> None:
+    journal = Journal(tmp_path, 0)
+    for step in range(3):
+        journal.write("step", {"step": step})
+    position = journal.position()
+    journal.close()
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(path.read_bytes()[:left])
+    again = Journal(tmp_path, position)
+    again.write("step", {"step": 3})
+    again.close()
+    assert [line["step"] for line in read_journal(tmp_path)][-1] == 3
 
 
 def test_numbers_that_no_float32_holds_are_infinite(tmp_path: Path) -> None:

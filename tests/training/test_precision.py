@@ -8,7 +8,7 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
-from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
+from bertkit.training.optimizers.build import OptimizerConfig, OptimizerName, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.precision import narrow_type, resolve_precision
 from bertkit.training.run import Run
@@ -20,10 +20,10 @@ from tests.training.tiny import MemoryFeed, data, recipe
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def make_trainer(dtype: torch.dtype | None, steps: int = 4) -> Trainer:
+def make_trainer(dtype: torch.dtype | None, steps: int = 4, optimizer: OptimizerName = "adamw") -> Trainer:
     torch.manual_seed(0)
     model = fresh_model(recipe(), data().tokenizer)
-    optimizers = build_optimizers(model, OptimizerConfig(learning_rate=1e-3))
+    optimizers = build_optimizers(model, OptimizerConfig(optimizer, learning_rate=1e-3))
     options = LoopOptions(dtype=dtype)
     return Trainer(
         model, [MemoryFeed(100)], StepPlan(), optimizers, ScheduleConfig(), options, Progress(steps), World()
@@ -73,6 +73,16 @@ def test_a_step_that_overflows_moves_nothing_and_lowers_the_scale() -> None:
     assert records[0].grad_norm == 0.0
     assert all(torch.equal(old, new) for old, new in zip(before, trainer.parameters, strict=True))
     assert trainer.scaler.get_scale() == 2.0**39
+
+
+@pytest.mark.parametrize("broken", ["encoder.layers.0.qkv.weight", "encoder.embeddings.token.weight"])
+def test_an_overflow_in_the_part_of_one_optimizer_stops_both(broken: str) -> None:
+    trainer = make_trainer(torch.float16, steps=1, optimizer="muon")  # matrices by Muon, the rest by AdamW
+    weights = dict(trainer.model.named_parameters())
+    weights[broken].register_hook(lambda grad: grad * float("nan"))
+    before = [p.detach().clone() for p in trainer.parameters]
+    trainer.run(lambda records: None)
+    assert all(torch.equal(old, new) for old, new in zip(before, trainer.parameters, strict=True))
 
 
 def test_a_checkpoint_keeps_the_scale(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +18,13 @@ from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.data import RunData, original_ids, unigram_loss
 from bertkit.training.journal import read_journal
+from bertkit.training.objective import Objective
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import read_recipe
-from bertkit.training.run import RunResult, run_pretraining
+from bertkit.training.run import Run, RunResult, run_pretraining
 from bertkit.training.schedule import ScheduleConfig
+from bertkit.training.stepping import Progress
 from tests.pages.reading import assert_self_contained
 from tests.training.tiny import MemoryFeed, data, recipe, run, tokenizer
 
@@ -65,6 +69,20 @@ def test_a_begun_run_is_not_overwritten_and_not_changed(done: tuple[Path, RunRes
     assert run(out, recipe(), resume=True).weights_sha256 == result.weights_sha256  # nothing was left to do
 
 
+def test_a_run_does_not_go_on_with_other_tokens(done: tuple[Path, RunResult]) -> None:
+    """Where the tokenizer lies may change; what its tokens are may not."""
+    out, _ = done
+    names = tokenizer().tokens
+    other = Tokenizer.from_vocab([*names[:-2], names[-1], names[-2]], lowercase=True)
+    for others, said in ((other, "token 43 is 'w39' here and 'w38' in"), (extended(), "tokenizer has 46 tokens, but")):
+        with pytest.raises(BertkitError, match=said):
+            run_pretraining(recipe(), out, resume=True, data=replace(data(), tokenizer=others))
+
+
+def extended() -> Tokenizer:
+    return Tokenizer.from_vocab([*tokenizer().tokens, "more"], lowercase=True)
+
+
 def test_stages_growing_batches_and_ready_batches_resume_alike(tmp_path: Path) -> None:
     stages = (Stage(16, 64, 4, share=0.5), Stage(24, 64, 2, share=0.5))
     changes = {"stages": stages, "schedule": ScheduleConfig("wsd", batch_warmup_steps=4, batch_warmup_start=2)}
@@ -76,6 +94,38 @@ def test_stages_growing_batches_and_ready_batches_resume_alike(tmp_path: Path) -
     part = run(tmp_path / "part", made, resume=True)
     assert (part.weights_sha256, part.optimizer_sha256) == (whole.weights_sha256, whole.optimizer_sha256)
     assert part.tokens == whole.tokens
+
+
+def test_a_signal_that_comes_with_the_last_step_stops_nothing(tmp_path: Path) -> None:
+    class Killer:
+        def on_step(self, values: dict[str, Any], progress: Progress) -> None:
+            if values["step"] == 11:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def on_evaluation(self, values: dict[str, Any]) -> None:
+            pass
+
+    made = recipe(steps=12, log_every=1)
+    result = run_pretraining(made, tmp_path, data=data(), observer=Killer())
+    assert (result.step, result.stopped_by) == (12, None)
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_where_memory_runs_out_the_advice_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with --resume: a run that has begun refuses other stages."""
+
+    def run_out(*_: Any) -> None:
+        raise torch.OutOfMemoryError("injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "forward", run_out)
+        patch.setattr(Run, "_look", lambda run, step: run._save(is_best=False))
+        with pytest.raises(BertkitError, match=r"halve tokens_per_batch .* begin a new run with another --out"):
+            run(tmp_path / "one", recipe())
+    smaller = recipe(stages=(Stage(16, 32, 4),))
+    with pytest.raises(BertkitError, match="began with"):
+        run(tmp_path / "one", smaller, resume=True)
+    assert run(tmp_path / "other", smaller).step == 12
 
 
 def test_divergence_names_the_step_and_the_last_good_checkpoint(tmp_path: Path) -> None:

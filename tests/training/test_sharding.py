@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -153,3 +154,9 @@ def test_what_needs_whole_matrices_is_refused_in_one_line(name: str) -> None:
     assert "\n" not in str(said.value)
     with pytest.raises(BertkitError, match="unknown parallel 'ddq'"):
         recipe(parallel="ddq")
+
+
+@pytest.mark.parametrize("wish", [{"kernels": "fast"}, {"eight_bits": True}])
+def test_kernels_that_shards_cannot_take_are_refused_not_left_out(wish: dict[str, Any]) -> None:
+    with pytest.raises(BertkitError, match="fsdp has no fast kernels"):
+        recipe(parallel="fsdp", **wish)

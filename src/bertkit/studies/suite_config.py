@@ -102,9 +102,7 @@ class Suite:
         known = {name.lower(): name for name in self.names}
         for name in names:
             if name.lower() not in known:
-                raise BertkitError(
-                    unknown_key(name, name, self.names).replace("the recipe has an unknown key", "no part")
-                )
+                raise BertkitError(unknown_key(name, name, self.names, "no part"))
         wanted = {known[name.lower()] for name in names}
         return tuple(name for name in self.names if not wanted or name in wanted)
 

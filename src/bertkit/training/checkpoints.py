@@ -1,7 +1,8 @@
 """Checkpoints that are whole or not there: weights, optimizer and position, as safetensors and JSON.
 
 A checkpoint is written aside, synced, renamed, and only then pointed to by `last` (and `best`), so that a kill at any
-moment leaves the one before. Its folder is an ordinary Hugging Face folder too: `bertkit fill-mask -m run/last`.
+moment leaves the one before. Its folder is an ordinary Hugging Face folder too, as in
+`bertkit fill-mask -m run/checkpoints/last`.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ SLOW_SAVE = "BERTKIT_SLOW_SAVE"  # seconds to wait between files: tests kill a r
 class CheckpointConfig:
     """How often, and how many are kept beside the best."""
 
-    every_steps: int = 1000  # 0: only at the end
+    every_steps: int = 1000  # 0: only before the first step and after the last
     keep: int = 2
     sharded: bool = False  # with fsdp: every process writes its part of the optimizer's state, nobody gathers it
 
@@ -81,17 +82,19 @@ class CheckpointFolder:
         step = int(state["step"])
         refuse_broken(step, {**dict(model.named_parameters()), **(optimizer or {})})
         target, aside = self.folder / f"{PREFIX}{step:08d}", self._aside(step)
+        old = self.folder / f"{WRITING}old-{target.name}"
         with self._room_for(step):
             if optimizer is not None:
                 self._begin(step)
             self._write(aside, model, tokenizer, optimizer, {**state, "is_best": is_best})
-            if target.exists():  # the same step, renamed just before a kill and never pointed to
-                target.rename(self.folder / f"{WRITING}old-{target.name}")
+            if target.exists():  # of the same step, by a run that was killed before or that went on from an older one
+                target.rename(old)
             aside.rename(target)
             _sync(self.folder)
             self._point("last", target)
             if is_best:
                 self._point("best", target)
+        shutil.rmtree(old, ignore_errors=True)
         self._retain()
         return target
 
@@ -163,13 +166,26 @@ class CheckpointFolder:
 
     def last_step(self) -> int | None:
         """The step of the newest checkpoint that is whole."""
-        last = self.folder / "last"
-        return int(os.readlink(last).removeprefix(PREFIX)) if last.is_symlink() else None
+        last = self._link("last")
+        return int(os.readlink(last).removeprefix(PREFIX)) if last else None
+
+    def _link(self, name: str) -> Path | None:
+        """`last` or `best`, where there is one; a broken one is refused, or a run would begin anew over its checkpoints."""
+        link = self.folder / name
+        if link.is_symlink() and not (link / STATE).is_file():
+            raise BertkitError(
+                f"{link} points to {os.readlink(link)}, which is not there; point it to another checkpoint"
+            )
+        if not link.is_symlink() and link.exists():
+            raise BertkitError(
+                f"{link} is a folder and not a link: copy the run again with its links (cp -a, rsync -a)"
+            )
+        return link if link.is_symlink() else None
 
     def load(self, name: str = "last") -> Checkpoint | None:
         """The checkpoint that is pointed to, or None where there is none."""
-        folder = self.folder / name
-        if not folder.is_symlink():
+        folder = self._link(name)
+        if folder is None:
             return None
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         for file, size in state["files"].items():
@@ -186,8 +202,8 @@ class CheckpointFolder:
         """Remove what a kill left half-written, and point to the best where the kill came just before that."""
         for path in self.folder.glob(f"{WRITING}*"):
             path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
-        last = self.folder / "last"
-        if last.is_symlink() and json.loads((last / STATE).read_text(encoding="utf-8"))["is_best"]:
+        last = self._link("last")
+        if last and json.loads((last / STATE).read_text(encoding="utf-8"))["is_best"]:
             self._point("best", last.resolve())
 
     def _retain(self) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,15 +12,17 @@ import torch
 @contextmanager
 def deterministic_algorithms(on: bool) -> Iterator[None]:
     """Make torch repeat itself bit for bit; on CUDA some operations are slower for it."""
-    before = torch.are_deterministic_algorithms_enabled()
+    settings: Any = torch.utils.deterministic
+    before, filled = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
     if on:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose anew each time
     torch.use_deterministic_algorithms(on)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    settings.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+        settings.fill_uninitialized_memory = filled
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

@@ -19,7 +19,7 @@ from bertkit.training.world import World
 class EvaluationConfig:
     """How often, and on how much text."""
 
-    every_steps: int = 1000  # 0: only at the end
+    every_steps: int = 1000  # 0: only before the first step and after the last
     num_batches: int = 32
 
     def __post_init__(self) -> None:

@@ -78,6 +78,12 @@ def sum_counts(counts: Iterable[BatchCounts]) -> StepCounts:
     return StepCounts(*(sum(column) for column in zip(*rows, strict=True)))
 
 
+def count_batch(batch: PretrainingBatch) -> StepCounts:
+    """What a micro-batch holds, by looking at it."""
+    masked, pairs = ((t != IGNORED).sum().item() for t in (batch.masked_token_ids, batch.next_labels))
+    return StepCounts(int(masked), int(pairs), batch.inputs.num_tokens)
+
+
 class StreamFeed:
     """Batches that come one after another and only once; the toy runs of the demo and of tests use it."""
 
@@ -94,9 +100,7 @@ class StreamFeed:
 
     def counts(self, index: int) -> StepCounts:
         """Counted from the batch itself."""
-        batch = self.micro_batch(index)
-        masked, pairs = ((t != IGNORED).sum().item() for t in (batch.masked_token_ids, batch.next_labels))
-        return StepCounts(int(masked), int(pairs), batch.inputs.num_tokens)
+        return count_batch(self.micro_batch(index))
 
 
 NO_COUNTS = StepCounts(0, 0, 0)

@@ -9,13 +9,12 @@ from bertkit.model.config import num_parameters
 from bertkit.model.formats import save_model
 from bertkit.pages.frame import save
 from bertkit.pages.training import TrainingPoint, TrainingReport, training_page
+from bertkit.training.curves import thin
 from bertkit.training.data import RunData, unigram_loss
 from bertkit.training.evaluation import evaluation_indices
 from bertkit.training.journal import read_journal
 from bertkit.training.loop import Progress
 from bertkit.training.recipe import NAME, Recipe
-
-MOST_POINTS = 600  # of a curve
 
 
 def finish_run(recipe: Recipe, out: Path, model: BertModel, data: RunData, progress: Progress) -> TrainingReport:
@@ -37,10 +36,7 @@ def make_report(
     recipe: Recipe, model: BertModel, journal: list[dict[str, Any]], progress: Progress, guess: float | None
 ) -> TrainingReport:
     """Everything that the page shows, from the journal."""
-    steps = [line for line in journal if line["kind"] == "step"]
-    thinned = steps[:: max(1, -(-len(steps) // MOST_POINTS))]
-    if steps and thinned[-1] is not steps[-1]:
-        thinned.append(steps[-1])
+    steps = thin([line for line in journal if line["kind"] == "step"])
     config = model.config
     return TrainingReport(
         name=recipe.model.init or recipe.model.size,
@@ -54,7 +50,7 @@ def make_report(
         seconds=progress.seconds,
         device=f"{recipe.device}, {recipe.precision}",
         unigram_loss=guess,
-        steps=[TrainingPoint(**{name: line[name] for name in TrainingPoint.__dataclass_fields__}) for line in thinned],
+        steps=[TrainingPoint(**{name: line[name] for name in TrainingPoint.__dataclass_fields__}) for line in steps],
         evaluations=[
             {k: v for k, v in line.items() if k != "kind"} for line in journal if line["kind"] == "evaluation"
         ],

@@ -29,6 +29,8 @@ class Journal:
         self.path = Path(folder) / NAME
         with self._room():
             self._file = self.path.open("ab")
+            if self._file.tell() < position:  # it was lost or cut: go on after its last whole line
+                position = self.path.read_bytes().rfind(b"\n") + 1
             self._file.truncate(position)
             self._file.seek(position)
             self._board = EventFile(Path(folder) / "tensorboard", step) if tensorboard else None

@@ -13,7 +13,7 @@ import torch
 
 from bertkit.corpus.masking import MaskingConfig
 from bertkit.errors import BertkitError
-from bertkit.model.config import PRETRAINING, BertConfig, preset
+from bertkit.model.config import PRETRAINING, BertConfig, Head, preset
 from bertkit.tasks.feed.epochs import OBJECTIVES, ObjectiveName
 from bertkit.tasks.feed.next_tokens import EVERY_TOKEN
 from bertkit.training.checkpoints import CheckpointConfig
@@ -72,9 +72,13 @@ class ModelRecipe:
 
     def config(self, vocab_size: int, *, next_sentence: bool, is_causal: bool = False) -> BertConfig:
         """The config of a fresh model."""
-        heads = PRETRAINING if next_sentence else ("mlm",)
-        given = {"vocab_size": vocab_size, "heads": heads, "is_causal": is_causal}
+        given = {"vocab_size": vocab_size, "heads": pretraining_heads(next_sentence), "is_causal": is_causal}
         return preset(self.size, **{**self.changes, **given})
+
+
+def pretraining_heads(next_sentence: bool) -> tuple[Head, ...]:
+    """The heads that a run trains."""
+    return PRETRAINING if next_sentence else ("mlm",)
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,10 @@ class Recipe:
         if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
             raise BertkitError("log_every must be at least 1, seed and data.workers at least 0")
         check_parallel(self.parallel, self.optimizer.name)
+        if self.parallel == "fsdp" and (self.kernels == "fast" or self.eight_bits):
+            raise BertkitError(
+                "fsdp has no fast kernels: set kernels = 'auto' and eight_bits = false, or parallel = 'ddp'"
+            )
         check_log_layers(self.log_layers, self.parallel)
         check_growth(self.growth, self.num_layers, parallel=self.parallel, init=self.model.init)
         object.__setattr__(self, "stages", stages_for(self.objective, self.stages))

@@ -33,7 +33,7 @@ from bertkit.training.recipe import Recipe
 from bertkit.training.roles import Plan, Schedule
 from bertkit.training.run_folder import prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective
-from bertkit.training.start import fresh_model
+from bertkit.training.start import fresh_model, refuse_other_tokens
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
 from bertkit.training.world import World, join_world
 
@@ -84,7 +84,8 @@ def run_pretraining(
                 return Run(resolved, Path(out), data, world, observer, resume=resume, started=started).run(stop)
             except torch.OutOfMemoryError as error:
                 raise BertkitError(
-                    "out of GPU memory: halve tokens_per_batch of the stages and double micro_batches, then --resume"
+                    "out of GPU memory: halve tokens_per_batch of the stages, double micro_batches and begin a new run "
+                    "with another --out"  # a run that has begun keeps its stages
                 ) from error
 
 
@@ -110,6 +111,9 @@ class Run:
             prepare_folder(recipe, out, self.checkpoints, resume=resume)
         world.agree(0)  # the others wait for the folder
         found = self.checkpoints.load() if resume else None
+        if found:
+            last = self.checkpoints.folder / "last"
+            refuse_other_tokens(str(last), last, found.model.config, data.tokenizer)
         self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
         sharded = recipe.parallel == "fsdp" and world.size > 1
         self.objective = shard_objective(self.model, world.device, recipe.dtype) if sharded else None

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ class ShuffledSteps:
     num_examples: int
     batch_size: int
     seed: int = 0
+    salt: tuple[int, ...] = ()  # keeps the order's random numbers apart from others of the same seed
 
     def __post_init__(self) -> None:
         if self.num_examples < 1:
@@ -32,7 +34,7 @@ class ShuffledSteps:
     def indices(self, step: int) -> NDArray[np.int64]:
         """The examples of step 0, 1, ..."""
         epoch, within = divmod(step, self.steps_an_epoch)
-        order = np.random.default_rng((self.seed, epoch)).permutation(self.num_examples)
+        order = shuffle(self.num_examples, (self.seed, epoch, *self.salt))
         return order[within * self.batch_size : (within + 1) * self.batch_size]
 
     def check_world(self, size: int) -> None:
@@ -44,3 +46,11 @@ class ShuffledSteps:
     def locate(self, step: int, num_steps: int | None) -> Place:
         """Step k is micro-batch k."""
         return Place(0, step, 1)
+
+
+@lru_cache(maxsize=2)  # a step at hand may be of one epoch, and what is built ahead of the next
+def shuffle(num: int, key: tuple[int, ...]) -> NDArray[np.int64]:
+    """0 to num in an order of their own for every key."""
+    order = np.random.default_rng(key).permutation(num)
+    order.setflags(write=False)
+    return order

@@ -8,11 +8,11 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
-from bertkit.model.config import PRETRAINING, BertConfig
+from bertkit.model.config import BertConfig
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.initialisation import begin_with_waves, initialise
-from bertkit.training.recipe import Recipe
+from bertkit.training.recipe import Recipe, pretraining_heads
 from bertkit.training.world import is_first_process
 
 
@@ -22,7 +22,7 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     if recipe.model.init:
         model = initial_checkpoint(recipe, tokenizer)
     else:
-        config = fresh_config(recipe, tokenizer)
+        config = fresh_config(recipe, tokenizer.vocab_size)
         model = BertModel(replace(config, num_layers=recipe.growth.depth(0.0, config.num_layers)))
         initialise(model, recipe.model.start, config.num_layers)
         if recipe.model.positions == "waves":
@@ -31,10 +31,10 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     return model
 
 
-def fresh_config(recipe: Recipe, tokenizer: Tokenizer) -> BertConfig:
-    """The shape of a new model."""
+def fresh_config(recipe: Recipe, vocab_size: int) -> BertConfig:
+    """The shape of a new model, fully grown."""
     heads = {"next_sentence": recipe.data.next_sentence, "is_causal": recipe.objective == "ltr"}
-    return recipe.model.config(tokenizer.vocab_size, **heads)
+    return recipe.model.config(vocab_size, **heads)
 
 
 def check_positions(recipe: Recipe, config: BertConfig) -> None:
@@ -48,26 +48,25 @@ def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     """An existing checkpoint with the heads of pre-training; those that it lacks are new."""
     if recipe.model.changes:
         raise BertkitError("model.changes and an initial checkpoint exclude each other: its config counts; remove one")
-    heads = PRETRAINING if recipe.data.next_sentence else ("mlm",)
     path = resolve(recipe.model.init)
-    model, report = load_model(path, heads=heads)
+    model, report = load_model(path, heads=pretraining_heads(recipe.data.next_sentence))
     if report.broken:
         raise BertkitError(f"{recipe.model.init} has values that are not finite: {report.broken[0]}; choose another")
     if model.config.is_causal != (recipe.objective == "ltr"):
         found = "left to right (ltr)" if model.config.is_causal else "in both directions (mlm)"
         raise BertkitError(f"{recipe.model.init} was trained {found}; set the recipe's objective accordingly")
-    if model.config.vocab_size < tokenizer.vocab_size:
-        sizes = f"{tokenizer.vocab_size} tokens, but {recipe.model.init} has {model.config.vocab_size}"
-        raise BertkitError(f"the tokenizer has {sizes}; prepare the text with that checkpoint's tokenizer")
-    refuse_other_tokens(recipe.model.init, path if path.is_dir() else path.parent, tokenizer)
+    refuse_other_tokens(recipe.model.init, path if path.is_dir() else path.parent, model.config, tokenizer)
     if report.new and is_first_process():
         new = " and no ".join(name.upper() for name in report.new)
         warnings.warn(f"{recipe.model.init} has no {new} head: new, so its loss begins as a guess's", stacklevel=2)
     return model
 
 
-def refuse_other_tokens(name: str, folder: Path, tokenizer: Tokenizer) -> None:
+def refuse_other_tokens(name: str, folder: Path, config: BertConfig, tokenizer: Tokenizer) -> None:
     """A row of a checkpoint is one token's: with another vocabulary every word would begin with another word's row."""
+    if config.vocab_size < tokenizer.vocab_size:
+        sizes = f"{tokenizer.vocab_size} tokens, but {name} has {config.vocab_size}"
+        raise BertkitError(f"the tokenizer has {sizes}; prepare the text with that checkpoint's tokenizer")
     if not any((folder / file).is_file() for file in ("vocab.txt", "tokenizer.json")):
         return  # weights alone: nothing to compare with
     pairs = zip(Tokenizer.load(folder).tokens, tokenizer.tokens, strict=False)

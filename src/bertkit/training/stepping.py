@@ -209,8 +209,9 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         if watch:
             watch.before_update()
         norm = clip_gradients(self.parameters, self.options.clip_norm)
-        for optimizer in self.optimizers:
-            scaler.step(optimizer) if scaler else optimizer.step()
+        if scaler is None or norm.isfinite():  # of two optimizers, one must not move where the other's part overflowed
+            for optimizer in self.optimizers:
+                scaler.step(optimizer) if scaler else optimizer.step()
         if watch:
             watch.after_update(step)
         if scaler is None:
@@ -301,7 +302,7 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         if self.budget:
             self.budget.note(len(records), self.world)
         on_records(records)
-        if flags[0]:
+        if flags[0] and not self.is_finished:  # a signal that comes with the last step stops nothing
             self.stopped_by = (stop.name if stop else None) or "a signal to another process"
 
     @property

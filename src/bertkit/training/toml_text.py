@@ -24,26 +24,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BertkitError(f"{path} is no valid TOML: {str(error).splitlines()[0]}") from None
 
 
-def parse_value(text: str) -> Any:
-    """A value as it stands after `--set key=`: TOML where it is TOML, and a string where it is not."""
+def parse_assignment(assignment: str, example: str) -> tuple[str, Any]:
+    """`key=value` as it stands after --set; the value is TOML where it is TOML, and a string where it is not."""
+    key, equals, text = (part.strip() for part in assignment.partition("="))
+    if not equals or not key:
+        raise BertkitError(f"--set takes key=value, such as {example}, not {assignment!r}")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return key, tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        return key, text
 
 
 def set_value(plain: dict[str, Any], assignment: str) -> None:
     """Apply `table.key=value` (`stages.0.key=value` in a list of tables)."""
-    key, equals, text = assignment.partition("=")
-    if not equals or not key.strip():
-        raise BertkitError(f"--set takes key=value, such as optimizer.learning_rate=1e-3, not {assignment!r}")
-    *path, last = key.strip().split(".")
+    key, value = parse_assignment(assignment, "optimizer.learning_rate=1e-3")
+    *path, last = key.split(".")
     place: Any = plain
     for part in path:
-        place = _enter(place, part, key.strip())
+        place = _enter(place, part, key)
     if not isinstance(place, dict):
-        raise BertkitError(f"--set {key.strip()}: there is no such table; name one key of it")
-    place[last] = parse_value(text.strip())
+        raise BertkitError(f"--set {key}: there is no such table; name one key of it")
+    place[last] = value
 
 
 def _enter(place: Any, part: str, key: str) -> Any:
@@ -56,22 +57,22 @@ def _enter(place: Any, part: str, key: str) -> Any:
     return place.setdefault(part, {})
 
 
-def to_dataclass(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
-    """Build the dataclass from a table; what it does not know it refuses by name."""
+def to_dataclass(cls: type[T], plain: Mapping[str, Any], where: str = "", owner: str = "the recipe") -> T:
+    """Build the dataclass from a table of `owner`; what it does not know it refuses by name."""
     hints = get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in plain:
         if key not in names:
-            raise BertkitError(unknown_key(f"{where}{key}", key, names))
+            raise BertkitError(unknown_key(f"{where}{key}", key, names, f"{owner} has an unknown key"))
     values = {key: _convert(hints[key], value, f"{where}{key}") for key, value in plain.items()}
     return cls(**values)
 
 
-def unknown_key(shown: str, key: str, names: Sequence[str]) -> str:
-    """The line for a key that nobody knows."""
+def unknown_key(shown: str, key: str, names: Sequence[str], said: str = "the recipe has an unknown key") -> str:
+    """The line for a key, or another name, that nobody knows, with the nearest right one."""
     near = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
-    return f"the recipe has an unknown key {shown!r}; {hint}"
+    return f"{said} {shown!r}; {hint}"
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

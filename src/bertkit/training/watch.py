@@ -69,21 +69,22 @@ class StopRequest:
 def catch_signals() -> Iterator[StopRequest]:
     """Turn the first SIGTERM or SIGINT into a request; a second one acts as ever."""
     request = StopRequest()
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
         request.name = signal.Signals(number).name
         restore()
 
     try:
-        previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in previous:
+            signal.signal(number, note)
     except ValueError:  # not the main thread: there are no signals to catch
         yield request
         return
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
     try:
         yield request
     finally:

@@ -18,12 +18,13 @@ from bertkit.text.findings import Finding, accept, worst
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig
 from bertkit.training.doctor import model as doctor_model
-from bertkit.training.doctor.batches import RandomFeed, ShortFeed, count, shorten
+from bertkit.training.doctor.batches import RandomFeed, ShortFeed, shorten
 from bertkit.training.doctor.examine import CheckUp, amount_finding, examine_recipe, fits_at_all
 from bertkit.training.doctor.machine import RAN_OUT, disk_finding, measure_peak, memory_finding, precision_finding
 from bertkit.training.doctor.model import Patient, gradient_finding, layer_of, overfit_finding, start_findings
 from bertkit.training.estimate.material import gather_material
 from bertkit.training.estimate.memory import activation_elements, step_memory
+from bertkit.training.feeds import count_batch
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import Stage
 from bertkit.training.recipe import DataRecipe, Recipe
@@ -279,14 +280,14 @@ def test_a_shortened_batch_is_its_first_sequences(stored: Recipe) -> None:
         first = positions[: len(short.masked_positions)]
         assert torch.equal(batch.inputs.token_ids[first], short.inputs.token_ids[short.masked_positions])
         assert torch.equal(batch.inputs.position_ids[first], short.inputs.position_ids[short.masked_positions])
-    assert ShortFeed(feed, 60).counts(0) == count(ShortFeed(feed, 60).micro_batch(0))
+    assert ShortFeed(feed, 60).counts(0) == count_batch(ShortFeed(feed, 60).micro_batch(0))
     one = shorten(feed.micro_batch(0), 1)
     assert len(one.inputs) == 1  # never less than a sequence
 
 
 def test_random_batches_have_the_counts_they_say() -> None:
     feed = RandomFeed(Stage(max_length=16, tokens_per_batch=100), 45)
-    assert count(feed.micro_batch(0)) == feed.counts(0)
+    assert count_batch(feed.micro_batch(0)) == feed.counts(0)
     assert RandomFeed(Stage(16, 100), 45, next_sentence=False).counts(0).num_pairs == 0
 
 

@@ -37,7 +37,7 @@ def summary(
 Outcome = Callable[[FinetuneConfig], RunSummary]
 
 
-def fake_runs(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> list[FinetuneConfig]:
+def fake_runs(monkeypatch: pytest.MonkeyPatch, outcome: Outcome, steps: int = 300) -> list[FinetuneConfig]:
     """Runs that end at once, as `outcome` says."""
     begun: list[FinetuneConfig] = []
 
@@ -50,7 +50,7 @@ def fake_runs(monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> list[Finetun
             return outcome(self.config)
 
         def summary(self) -> RunSummary:
-            return summary(self.config, 0.5)
+            return summary(self.config, 0.5, steps=steps)
 
     monkeypatch.setattr(finetuning_cells, "FinetuneRun", FakeRun)
     return begun
@@ -148,6 +148,33 @@ def test_a_diverged_run_is_begun_anew_and_at_last_an_error(base: Base, monkeypat
     most = 2
     with pytest.raises(BertkitError, match="seed0: the loss is no number"):
         CellRunner(base, make_data(base), CPU).run([FinetuneConfig(restarts=1)])
+
+
+def test_a_short_run_that_diverged_leaves_no_model(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are no numbers, and more epochs or a higher rate would not help it."""
+
+    def diverge(config: FinetuneConfig) -> RunSummary:
+        raise DivergedError("the loss is no number")
+
+    begun, notes, kept = fake_runs(monkeypatch, diverge, steps=13), Notes(), list[Cell]()
+    runner = CellRunner(base, make_data(base), CPU, None, notes, lambda model, cell: kept.append(cell))
+    with pytest.raises(BertkitError, match="seed0: the loss is no number"):
+        runner.run([FinetuneConfig(restarts=2)])
+    assert len(begun) == 3
+    assert not kept
+    assert not any("higher rate" in line for line in notes.lines)
+
+
+def test_where_the_last_of_all_diverges_one_that_collapsed_is_kept(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome(config: FinetuneConfig) -> RunSummary:
+        if config.seed:
+            raise DivergedError("the loss is no number")
+        return summary(config, 0.5, "one answer")
+
+    fake_runs(monkeypatch, outcome)
+    (cell,) = CellRunner(base, make_data(base), CPU).run([FinetuneConfig(restarts=1)])
+    assert cell.summary.collapsed == "one answer"
+    assert cell.collapsed == ((SEED_STEP, "the loss is no number"),)
 
 
 def test_of_many_runs_each_is_announced(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:

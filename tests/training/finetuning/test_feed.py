@@ -1,5 +1,7 @@
 """Steps of fine-tuning: every example once an epoch, batch_size a step, whatever the cut; and batches of fixed shape."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +27,13 @@ def item(length: int, example: int, target: int = 0) -> Item:
     return Item(ids, [0] * length, ROW, np.array([target]), example)
 
 
-def make_feed(lengths: list[list[int]], *, batch_size: int = 4, micro_tokens: int = 64, pads: bool = True) -> TaskFeed:
+def make_feed(
+    lengths: list[list[int]], *, batch_size: int = 4, micro_tokens: int = 64, pads: bool = True, seed: int = 1
+) -> TaskFeed:
     """Examples, each with the lengths of its windows."""
     items = [item(length, example) for example, windows in enumerate(lengths) for length in windows]
     chunk = Chunk(list(range(len(lengths))), items)
-    return TaskFeed(binary_task(), [chunk], batch_size=batch_size, seed=1, micro_tokens=micro_tokens, pads=pads)
+    return TaskFeed(binary_task(), [chunk], batch_size=batch_size, seed=seed, micro_tokens=micro_tokens, pads=pads)
 
 
 windows = st.lists(st.integers(2, 30), min_size=1, max_size=3)
@@ -60,9 +64,24 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     again = make_feed([[5]] * 50, batch_size=50)
     assert feed.examples_of(1).tolist() == again.examples_of(1).tolist()
     assert feed.examples_of(0).tolist() != feed.examples_of(1).tolist()
-    again.seed = 2
-    again._order.cache_clear()
-    assert feed.examples_of(0).tolist() != again.examples_of(0).tolist()
+    other = make_feed([[5]] * 50, batch_size=50, seed=2)
+    assert feed.examples_of(0).tolist() != other.examples_of(0).tolist()
+
+
+def test_a_feed_is_gone_when_its_run_is_over() -> None:
+    feed = make_feed([[5]] * 50)
+    assert feed.locate(0, None).count == 1
+    seen = weakref.ref(feed)
+    del feed
+    gc.collect()
+    assert seen() is None
+
+
+def test_fine_tuning_is_refused_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process would train the same model into the same folder."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(BertkitError, match="one process, not in 2; start it without torchrun"):
+        make_feed([[5]] * 50).check_world(1)
 
 
 def test_halving_keeps_the_step_and_ends_at_single_sequences() -> None:

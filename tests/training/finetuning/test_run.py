@@ -9,6 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,20 @@ def test_a_run_stopped_and_resumed_is_the_run_never_stopped(base: Base, tmp_path
     assert found.scores == expected.scores
     losses = [[row["loss"] for row in one.history if row["kind"] == "step"] for one in (found, expected)]
     assert losses[0] == losses[1]
+
+
+def test_a_resumed_run_cuts_its_steps_as_before_whatever_memory_is_free(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = FinetuneRun(base, make_data(base), make_config(), CPU)
+    whole.run()
+    first = FinetuneRun(base, make_data(base), make_config(), CPU, tmp_path)
+    assert first.run(StopRequest("SIGTERM")).stopped_by == "SIGTERM"
+    memory = replace(whole.memory, micro_tokens=20)
+    monkeypatch.setattr(finetuning_run, "estimate_memory", lambda *_, **__: memory)
+    second = FinetuneRun(base, make_data(base), make_config(), CPU, tmp_path)
+    second.run()
+    assert weights_of(second.model) == weights_of(whole.model)
 
 
 def test_a_killed_program_goes_on(base: Base, tmp_path: Path) -> None:

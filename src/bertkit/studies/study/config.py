@@ -3,6 +3,7 @@
 In: recipes/studies/NAME.toml (they come with bertkit) and `--set key=value`. Out: frozen dataclasses, checked.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -18,12 +19,8 @@ from bertkit.training.toml_text import read_toml, set_value, to_dataclass, unkno
 ScaleName = Literal["minutes", "gpu"]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 FOLDER = "recipes"
-LOOKS = (
-    0.125,
-    0.25,
-    0.5,
-    1.0,
-)  # shares of a run at which its weights are kept, the same for all, so that runs are shared
+LOOKS = (0.125, 0.25, 0.5, 1.0)  # shares of a run at which weights are kept: the same for all, so that runs are shared
+NUM_LOOKS = round(1 / min(LOOKS))  # equal stretches of a run, at whose ends they lie
 
 
 @dataclass(frozen=True)
@@ -97,6 +94,10 @@ class Scale:
             raise BertkitError(f"seeds is {self.seeds}; it must be at least 1")
         if not set(self.looks) <= set(LOOKS):
             raise BertkitError(f"looks are some of {', '.join(map(str, LOOKS))}, the shares at which weights are kept")
+        if twice := [use for use, times in Counter((use.name, use.way) for use in self.tasks).items() if times > 1]:
+            raise BertkitError(
+                f"task {twice[0][0]} is named twice with way = {twice[0][1]!r}; one study measures it once"
+            )
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,7 @@ class StudyRecipe:
         for scale in (self.scale.minutes, self.scale.gpu):
             for name in scale.arms:
                 if name not in names:
-                    raise BertkitError(
-                        unknown_key(name, name, names).replace("the recipe has an unknown key", "no arm is")
-                    )
+                    raise BertkitError(unknown_key(name, name, names, "no arm is"))
 
     def at(self, name: str) -> Scale:
         """The scale of this name."""
@@ -157,9 +156,7 @@ def read_study(
 ) -> StudyRecipe:
     """The study of this name, or of a TOML file; `--set scale.minutes.pretrain.steps=20` changes a key."""
     if path is None and name not in study_names():
-        raise BertkitError(
-            unknown_key(name, name, study_names()).replace("the recipe has an unknown key", "no study is")
-        )
+        raise BertkitError(unknown_key(name, name, study_names(), "no study is"))
     plain = {"name": name, **(read_toml(Path(path)) if path else _own(FOLDER, f"{name}.toml"))}
     common = _own("scales.toml")
     plain["scale"] = {scale: _merge_scale(common[scale], plain.get("scale", {}).get(scale, {})) for scale in SCALES}
@@ -196,15 +193,11 @@ def _known_tasks(tasks: list[Any], known: dict[str, Any]) -> list[dict[str, Any]
     """Tables for names."""
     for task in tasks:
         if isinstance(task, str) and task not in known:
-            raise BertkitError(
-                unknown_key(task, task, list(known)).replace("the recipe has an unknown key", "no task is")
-            )
+            raise BertkitError(unknown_key(task, task, list(known), "no task is"))
     return [{"name": task, **known[task]} if isinstance(task, str) else dict(task) for task in tasks]
 
 
-def pretraining_recipe(
-    scale: Scale, arm: ArmRecipe, seed: int, data: Mapping[str, str], looks: Iterable[float] = LOOKS
-) -> Recipe:
+def pretraining_recipe(scale: Scale, arm: ArmRecipe, seed: int, data: Mapping[str, str]) -> Recipe:
     """The run of one arm and one seed: everything that the scale says, then what the arm changes."""
     plain = _copy(scale.pretrain)
     plain.setdefault("stages", [{}])
@@ -213,13 +206,11 @@ def pretraining_recipe(
     plain["data"] = {**plain.get("data", {}), **data}
     plain["seed"] = seed
     steps = plain.get("steps")
-    if not isinstance(steps, int) or steps % round(1 / min(looks)):
-        raise BertkitError(
-            f"pretrain.steps is {steps}; give a multiple of {round(1 / min(looks))}, for looks on the way"
-        )
-    every = steps // round(1 / min(looks))
+    if not isinstance(steps, int) or steps % NUM_LOOKS:
+        raise BertkitError(f"pretrain.steps is {steps}; give a multiple of {NUM_LOOKS}, for looks on the way")
+    every = steps // NUM_LOOKS
     # The best weights so far are saved too, so looks at held-out text at other steps would push out weights to keep.
-    plain["checkpoints"] = {"every_steps": every, "keep": round(1 / min(looks)) + 1}
+    plain["checkpoints"] = {"every_steps": every, "keep": NUM_LOOKS + 1}
     plain["evaluation"] = {**plain.get("evaluation", {}), "every_steps": every}
     return to_dataclass(Recipe, plain)
 

@@ -5,17 +5,11 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model.packed import PackedBatch, pack
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
-from bertkit.training.feeds import Feed, StepCounts
+from bertkit.training.feeds import Feed, StepCounts, count_batch
 from bertkit.training.plan import Stage
 
 FIRST_ID = 5  # above the special tokens
 NUM_RANDOM = 4  # different random micro-batches
-
-
-def count(batch: PretrainingBatch) -> StepCounts:
-    """What a micro-batch holds."""
-    masked, pairs = ((t != IGNORED).sum().item() for t in (batch.masked_token_ids, batch.next_labels))
-    return StepCounts(int(masked), int(pairs), batch.inputs.num_tokens)
 
 
 def shorten(batch: PretrainingBatch, max_tokens: int) -> PretrainingBatch:
@@ -71,7 +65,7 @@ class ShortFeed:
 
     def counts(self, index: int) -> StepCounts:
         """Counted from the batch itself."""
-        return count(self.micro_batch(index))
+        return count_batch(self.micro_batch(index))
 
 
 class RandomFeed:

@@ -16,15 +16,14 @@ from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
 from bertkit.tasks.pretraining import PretrainingBatch
 from bertkit.text.findings import Finding, Level
-from bertkit.training.doctor.batches import count, shorten
-from bertkit.training.feeds import Feed
+from bertkit.training.doctor.batches import shorten
+from bertkit.training.feeds import Feed, StepCounts, count_batch
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
 from bertkit.training.objective import Objective, make_objective
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.plan import StepPlan
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.watch import DivergedError
-from bertkit.training.world import World
 
 MOST_AWAY = 0.3  # nats between the first loss and that of a fair guess
 LEAST_MASKED, MOST_BATCHES = 1000, 32  # for the first loss
@@ -64,7 +63,8 @@ def first_losses(patient: Patient, feed: Feed, max_tokens: int) -> tuple[float, 
     for index in range(MOST_BATCHES):
         batch = shorten(feed.micro_batch(index), max_tokens)
         sums += objective(batch.to(patient.device), ones)[1]
-        num_masked, num_pairs = num_masked + count(batch).num_masked, num_pairs + count(batch).num_pairs
+        counts = count_batch(batch)
+        num_masked, num_pairs = num_masked + counts.num_masked, num_pairs + counts.num_pairs
         if num_masked >= LEAST_MASKED:
             break
     mlm, nsp, *_ = sums.tolist()
@@ -95,7 +95,7 @@ def _judge_start(patient: Patient, name: str, loss: float, size: int, of: str) -
 def gradient_finding(patient: Patient, batch: PretrainingBatch) -> Finding:
     """Whether every matrix of every layer gets a gradient that is a number and not zero."""
     objective = patient.objective().train()
-    counts = count(batch)
+    counts = count_batch(batch)
     whole = torch.tensor(counts.denominators, dtype=torch.float32, device=patient.device)
     patient.model.zero_grad(set_to_none=True)
     loss, _ = objective(batch.to(patient.device), whole)
@@ -146,13 +146,13 @@ class OneBatch:
     """A feed that always gives the same micro-batch."""
 
     def __init__(self, batch: PretrainingBatch) -> None:
-        self.batch, self._counts = batch, count(batch)
+        self.batch, self._counts = batch, count_batch(batch)
 
     def micro_batch(self, index: int) -> PretrainingBatch:
         """The batch."""
         return self.batch
 
-    def counts(self, index: int) -> object:
+    def counts(self, index: int) -> StepCounts:
         """Its counts."""
         return self._counts
 
@@ -191,10 +191,12 @@ def cram(patient: Patient, batch: PretrainingBatch, optimizer: OptimizerConfig, 
             state.num_steps = state.step
 
     steady = replace(optimizer, weight_decay=0.0)
-    parts = ([OneBatch(batch)], StepPlan(), build_optimizers(patient.model, steady), STEADY)
     options = LoopOptions(clip_norm=optimizer.clip_norm, dtype=patient.dtype)
+    trainer = Trainer(
+        patient.model, [OneBatch(batch)], StepPlan(), build_optimizers(patient.model, steady), STEADY, options, state
+    )
     try:
-        Trainer(patient.model, *parts, options, state, World(device=patient.device)).run(note)  # type: ignore[arg-type]
+        trainer.run(note)
     except DivergedError:
         losses.append(math.inf)
     return Cramming(losses[0], losses[-1], len(losses), time.perf_counter() - started)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from bertkit.corpus.doctor.sample import part_of_store
 from bertkit.corpus.store import TokenStore
-from bertkit.model.config import PRETRAINING, BertConfig
+from bertkit.model.config import BertConfig
 from bertkit.model.formats import load_model, resolve
 from bertkit.tasks.feed.pretraining import PretrainingFeed
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.doctor.batches import RandomFeed
 from bertkit.training.feeds import Feed
 from bertkit.training.opening import feed_config
-from bertkit.training.recipe import Recipe
-from bertkit.training.start import check_positions
+from bertkit.training.recipe import Recipe, pretraining_heads
+from bertkit.training.start import check_positions, fresh_config
 
 BERT_VOCABULARY = 30522  # assumed where there is no tokenizer yet
 MOST_TOKENS = 20_000_000  # of a store that are planned for measuring
@@ -35,7 +35,7 @@ def gather_material(recipe: Recipe) -> Material:
     """Tokenizer, config and feeds; what is not there yet is replaced and noted."""
     notes: list[str] = []
     tokenizer = _existing_tokenizer(recipe, notes)
-    config = starting_config(recipe, tokenizer.vocab_size if tokenizer else BERT_VOCABULARY)
+    config = model_config(recipe, tokenizer.vocab_size if tokenizer else BERT_VOCABULARY)
     check_positions(recipe, config)
     held_out = [name for name in (recipe.data.held_out, recipe.data.old_held_out) if name]
     store_folder = recipe.data.store
@@ -53,13 +53,11 @@ def gather_material(recipe: Recipe) -> Material:
     return Material(config, list(real), store.num_tokens, sizes, len(held_out), notes)
 
 
-def starting_config(recipe: Recipe, vocab_size: int) -> BertConfig:
-    """The config of the model at step 0, that of `init` where there is one."""
+def model_config(recipe: Recipe, vocab_size: int) -> BertConfig:
+    """The config of the model, that of `init` where there is one."""
     if not recipe.model.init:
-        return recipe.model.config(
-            vocab_size, next_sentence=recipe.data.next_sentence, is_causal=recipe.objective == "ltr"
-        )
-    heads = PRETRAINING if recipe.data.next_sentence else ("mlm",)
+        return fresh_config(recipe, vocab_size)
+    heads = pretraining_heads(recipe.data.next_sentence)
     return load_model(resolve(recipe.model.init), heads=heads)[0].config
 
 

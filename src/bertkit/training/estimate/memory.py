@@ -1,6 +1,6 @@
 """What a training step holds in memory and what its checkpoints take on disk, by counting; nothing is run.
 
-Activations are what autograd keeps of this encoder: 16 times the width a token and layer (query, key, value, both
+Activations are what autograd keeps of this encoder: 17 times the width a token and layer (query, key, value, both
 residuals, the feed-forward twice), more where attention pads or writes out its weights. One process, not sharded.
 """
 

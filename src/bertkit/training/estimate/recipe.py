@@ -109,9 +109,8 @@ def put_together(
     training = sum(stage.seconds for stage in stages)
     evaluating = evaluation * num_looks(steps, recipe.evaluation.every_steps)
     saving = checkpoint * num_saves(recipe, steps)
-    low = sum(stage.seconds * bound(timing.low, timing, -1) for stage, timing in zip(stages, timings, strict=True))
-    high = sum(stage.seconds * bound(timing.high, timing, +1) for stage, timing in zip(stages, timings, strict=True))
-    memories = [step_memory(config, recipe.optimizer, stage, device, half=half).total for stage in recipe.stages]
+    shares = [bounds(timing) for timing in timings]
+    low, high = (sum(stage.seconds * share[i] for stage, share in zip(stages, shares, strict=True)) for i in (0, 1))
     peaks = [timing.peak_bytes for timing in timings if timing.peak_bytes is not None]
     kept = min(recipe.checkpoints.keep, num_saves(recipe, steps))
     return Estimate(
@@ -127,7 +126,7 @@ def put_together(
         training_hours=training / 3600,
         evaluation_hours=evaluating / 3600,
         checkpoint_hours=saving / 3600,
-        memory_bytes=max(memories),
+        memory_bytes=max(step_memory(config, recipe.optimizer, s, device, half=half).total for s in recipe.stages),
         measured_memory_bytes=max(peaks) if len(peaks) == len(timings) else None,
         available_memory_bytes=available_memory(device),
         disk_bytes=disk_bytes(config, recipe.optimizer, kept),
@@ -190,9 +189,10 @@ def num_saves(recipe: Recipe, steps: int) -> int:
     return 2 + inside
 
 
-def bound(measured: float, timing: Timing, sign: int) -> float:
-    """A share of the middle figure that the true one may well have."""
-    return measured * (1 + sign * SCALED) if timing.is_scaled else measured
+def bounds(timing: Timing) -> tuple[float, float]:
+    """The least and the most that the true time may well be, as shares of the middle one."""
+    off = SCALED if timing.is_scaled else 0.0
+    return timing.low * (1 - off), timing.high * (1 + off)
 
 
 def timing_notes(recipe: Recipe, timings: Sequence[Timing]) -> list[str]:

@@ -119,9 +119,12 @@ class CellRunner:
                 self.stopped_by = summary.stopped_by
                 return None
             tried.append((summary, model))
-            if not summary.collapsed or again >= config.restarts or summary.num_steps < FEW_STEPS:
+            has_learned_too_little = summary.num_steps < FEW_STEPS and not has_diverged(summary)
+            if not summary.collapsed or again >= config.restarts or has_learned_too_little:
                 break
             self._say(f"collapsed with seed {seeded.seed}: {summary.collapsed}; begun anew with another seed")
+        if all(has_diverged(one) for one, _ in tried):
+            raise BertkitError(f"{config.cell}: {summary.collapsed}")
         if summary.collapsed:
             self._say(self._last_word(summary, len(tried)))
         # Where all collapsed, the best of them is kept, not the last.
@@ -146,8 +149,6 @@ class CellRunner:
         try:
             summary = run.run(stop)
         except DivergedError as error:
-            if number >= config.restarts:
-                raise BertkitError(f"{name}: {error}") from None
             summary = replace(run.summary(), scores={}, train_loss=math.inf, collapsed=str(error))
         model = run.model
         model.zero_grad(set_to_none=True)
@@ -191,6 +192,11 @@ class CellRunner:
     def _say(self, line: str) -> None:
         if self.watcher:
             self.watcher.on_note(line)
+
+
+def has_diverged(summary: RunSummary) -> bool:
+    """Whether its loss was lost, so that its weights are of no use."""
+    return math.isinf(summary.train_loss)
 
 
 def spread_of(cells: Sequence[Cell], metric: str) -> list[Spread]:

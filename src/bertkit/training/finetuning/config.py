@@ -1,7 +1,7 @@
 """Everything that decides a fine-tuning run (section A.3 of the paper), and the paper's grid of such runs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from bertkit.tokenizer import LongPolicy
 from bertkit.training.optimizers.build import OptimizerConfig
 from bertkit.training.precision import Precision, check_precision, narrow_type, resolve_precision
 from bertkit.training.schedule import ScheduleConfig
-from bertkit.training.toml_text import parse_value, to_dataclass, unknown_key
+from bertkit.training.toml_text import parse_assignment, to_dataclass
 
 RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
@@ -91,22 +91,12 @@ class FinetuneConfig:
 
 def make_config(values: dict[str, Any]) -> FinetuneConfig:
     """A config from plain values; a key that nobody knows fails with the nearest right one."""
-    names = [field.name for field in fields(FinetuneConfig)]
-    for key in values:
-        if key not in names:
-            raise BertkitError(unknown_key(key, key, names).replace("the recipe has", "fine-tuning has"))
-    return to_dataclass(FinetuneConfig, values)
+    return to_dataclass(FinetuneConfig, values, owner="fine-tuning")
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
     """`key=value` as given after --set."""
-    values: dict[str, Any] = {}
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        if not equals or not key.strip():
-            raise BertkitError(f"--set takes key=value, such as learning_rate=2e-5, not {assignment!r}")
-        values[key.strip()] = parse_value(text.strip())
-    return values
+    return dict(parse_assignment(assignment, "learning_rate=2e-5") for assignment in assignments)
 
 
 def grid_of(config: FinetuneConfig, grid: str = "", seeds: int = 1) -> Iterator[FinetuneConfig]:

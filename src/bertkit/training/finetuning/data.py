@@ -68,7 +68,7 @@ def prepare(
     encoded = (list(encode_chunks(task, part, base.tokenizer, limit)) for part in (examples, held))
     data = TaskData(task, *encoded)
     notes += [*long_lines("train", data.train), *long_lines("dev", data.dev)]
-    sources = (_name(train), _name(train if dev is None else dev))
+    sources = (source_name(train), source_name(train if dev is None else dev))
     counts = (read.num_left_out, bad)
     return Prepared(base, task, limit, data, examples, held, sources, counts, tuple(notes), fingerprint_of(data))
 
@@ -101,7 +101,8 @@ def _read(name: str, source: Source, options: Mapping[str, Any]) -> ReadExamples
     return ReadExamples(examples, [])
 
 
-def _name(source: Source) -> str:
+def source_name(source: Source) -> str:
+    """What a report calls it."""
     return Path(source).name if isinstance(source, str | Path) else "given in memory"
 
 

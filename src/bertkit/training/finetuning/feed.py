@@ -4,7 +4,7 @@ In: a task's items. Out: TaskBatches by number, and which numbers form which ste
 out; the steps do not. Where graphs replay them, batches come filled up to one of a few shapes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from bertkit.errors import BertkitError
 from bertkit.tasks.predicting import Chunk
 from bertkit.tasks.task import IGNORED, Task, TaskBatch, collate
 from bertkit.training.plan import Place
+from bertkit.training.shuffling import ShuffledSteps
 
 MOST_PARTS = 1 << 20  # micro-batches that a step may have; numbers them apart from the next step's
 SHUFFLE = 0xF1  # keeps the order's random numbers apart from dropout's
@@ -34,12 +35,6 @@ class TaskCounts:
     def denominators(self) -> tuple[int]:
         """What the summed loss is divided by."""
         return (max(1, self.num_targets),)
-
-
-def add_counts(counts: Iterable[TaskCounts]) -> TaskCounts:
-    """Micro-batches as a step."""
-    rows = [(count.num_targets, count.num_tokens) for count in counts]
-    return TaskCounts(*(sum(column) for column in zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -97,10 +92,12 @@ class TaskFeed:
         self.items = [item for chunk in chunks for item in chunk.items]
         self.targets = [task.num_targets(item) for item in self.items]
         self.first_items = _first_items(chunks)
-        self.batch_size, self.seed, self.pads = batch_size, seed, pads
-        self.micro_tokens, self.shape_for = micro_tokens, shape_for
         if not self.items:
             raise BertkitError("there is nothing to train on: the data has no examples")
+        self.order = ShuffledSteps(self.num_examples, batch_size, seed, (SHUFFLE,))
+        self.pads, self.micro_tokens, self.shape_for = pads, micro_tokens, shape_for
+        # Steps at hand and those built ahead. Its own: a cache of the class would keep feeds of runs that are over.
+        self.parts_of = lru_cache(maxsize=16)(self._cut)
 
     @property
     def num_examples(self) -> int:
@@ -110,7 +107,7 @@ class TaskFeed:
     @property
     def steps_per_epoch(self) -> int:
         """The last one of an epoch may be smaller."""
-        return -(-self.num_examples // self.batch_size)
+        return self.order.steps_an_epoch
 
     @cached_property
     def longest(self) -> int:
@@ -119,16 +116,9 @@ class TaskFeed:
 
     def examples_of(self, step: int) -> NDArray[np.int64]:
         """The examples of a step: a function of (seed, step) alone."""
-        epoch, within = divmod(step, self.steps_per_epoch)
-        start = within * self.batch_size
-        return self._order(epoch)[start : start + self.batch_size]
+        return self.order.indices(step)
 
-    @lru_cache(maxsize=2)  # noqa: B019 - a feed lives as long as its run
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng((self.seed, epoch, SHUFFLE)).permutation(self.num_examples)
-
-    @lru_cache(maxsize=16)  # noqa: B019 - steps at hand and those built ahead
-    def parts_of(self, step: int, micro_tokens: int) -> list[list[int]]:
+    def _cut(self, step: int, micro_tokens: int) -> list[list[int]]:
         """The items of each micro-batch of a step, of about one length each."""
         items = [i for e in self.examples_of(step) for i in range(self.first_items[e], self.first_items[e + 1])]
         items.sort(key=lambda i: -len(self.items[i].ids))
@@ -162,8 +152,7 @@ class TaskFeed:
 
     def check_world(self, size: int) -> None:
         """One process."""
-        if size > 1:
-            raise BertkitError("fine-tuning runs in one process; start it without torchrun")
+        self.order.check_world(size)
 
     def locate(self, step: int, num_steps: int | None) -> Place:
         """The micro-batches of a step."""

@@ -32,6 +32,7 @@ from bertkit.training.watch import catch_signals
 from bertkit.training.world import choose_device
 
 RUNS = "runs"
+HELD = "held.txt"  # beside the runs: the one whose weights lie in the folder
 CONFIGS = ("config.json", "bert_config.json")  # of a model that lies in a folder
 
 
@@ -140,6 +141,7 @@ def run_finetuning(
     def keep(best: BertModel, cell: Cell) -> None:
         if folder:
             save_weights(folder, best, prepared, prepared.task.tuned(cell.summary.scores))
+            (folder / RUNS / HELD).write_text(cell.name, encoding="utf-8")
 
     runner = CellRunner(prepared.base, prepared.data, device, folder / RUNS if folder else None, watcher, keep)
     with catch_signals() as stop:
@@ -158,6 +160,7 @@ def make_result(prepared: Prepared, runner: CellRunner, config: FinetuneConfig, 
     assert best is not None
     if model is None:
         assert folder is not None  # without a folder no cell was done before
+        refuse_other_run(folder, best.name)
         model = load_model(folder)[0]
     return Finetuned(
         model=model.to(runner.device),
@@ -171,6 +174,16 @@ def make_result(prepared: Prepared, runner: CellRunner, config: FinetuneConfig, 
         precision=resolve_precision(config.precision, runner.device),
         stopped_by=runner.stopped_by,
     )
+
+
+def refuse_other_run(folder: Path, best: str) -> None:
+    """Of fewer runs than before, the best may be one whose weights were not kept."""
+    file = folder / RUNS / HELD
+    if file.is_file() and (held := file.read_text(encoding="utf-8")) != best:
+        raise BertkitError(
+            f"{folder} holds the model of {held}, a better run than those asked for now; ask for its seed and grid too, "
+            "or give another folder"
+        )
 
 
 def prepare_folder(folder: Path, prepared: Prepared, config: FinetuneConfig) -> None:

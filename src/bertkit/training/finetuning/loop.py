@@ -1,7 +1,6 @@
-"""A task on the one loop of stepping.py: its loss as a share of the step's, and the record of each step."""
+"""A task on the one loop of stepping.py: its loss as a share of the step's, and what is done where memory runs out."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,22 +8,10 @@ from torch import Tensor, nn
 
 from bertkit.model.bert import BertModel
 from bertkit.tasks.task import Task, TaskBatch
-from bertkit.training.finetuning.feed import TaskCounts, TaskFeed, add_counts
+from bertkit.training.finetuning.feed import TaskCounts, TaskFeed
 from bertkit.training.finetuning.graphs import Graphs
 from bertkit.training.finetuning.narrow import NarrowStep
-from bertkit.training.stepping import Loop, Step
-
-
-@dataclass(frozen=True)
-class TaskRecord:
-    """What one step of fine-tuning saw."""
-
-    step: int
-    loss: float  # the mean over the step's targets
-    grad_norm: float
-    learning_rate: float
-    num_tokens: int
-    seconds: float
+from bertkit.training.loss_loop import LossLoop
 
 
 class TaskObjective(nn.Module):
@@ -40,7 +27,7 @@ class TaskObjective(nn.Module):
         return summed / denominators_1[0], summed.detach().float()[None]
 
 
-class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
+class TaskLoop(LossLoop[TaskBatch, TaskCounts]):
     """The loop over a task's batches; memory that runs out halves the micro-batches and keeps the step."""
 
     on_relief: Callable[[int], None] = staticmethod(lambda micro_tokens: None)
@@ -63,22 +50,6 @@ class TaskLoop(Loop[TaskBatch, TaskCounts, TaskRecord]):
         self._is_first = True
         if self.narrow is None:
             super().zero_gradients()
-
-    @staticmethod
-    def add_counts(counts: Iterable[TaskCounts]) -> TaskCounts:
-        """Targets and tokens."""
-        return add_counts(counts)
-
-    def make_record(self, step: Step[TaskCounts], sums: list[float]) -> TaskRecord:
-        """The sum as a mean."""
-        return TaskRecord(
-            step=step.step,
-            loss=sums[0] / step.counts.denominators[0],
-            grad_norm=step.grad_norm,
-            learning_rate=step.learning_rate,
-            num_tokens=step.counts.num_tokens,
-            seconds=step.seconds,
-        )
 
     def relieve(self) -> bool:
         """Halve the micro-batches."""

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from bertkit.tasks.predicting import Chunk
 from bertkit.tasks.task import Task
-from bertkit.training.finetuning.loop import TaskRecord
 from bertkit.training.journal import memory_bytes
+from bertkit.training.loss_loop import LossRecord
 from bertkit.training.stepping import Progress
 
 
@@ -75,7 +75,7 @@ class RunSummary:
     history: list[dict[str, Any]]
 
 
-def step_values(records: Sequence[TaskRecord], num_examples: int) -> dict[str, Any]:
+def step_values(records: Sequence[LossRecord], num_examples: int) -> dict[str, Any]:
     """What the journal says of the steps that were collected together; steps count from 1, as steps done."""
     last = records[-1]
     seconds, tokens = sum(record.seconds for record in records), sum(record.num_tokens for record in records)

@@ -11,6 +11,7 @@ from bertkit.pages.finetuning_card import finetuning_card
 from bertkit.pages.frame import save
 from bertkit.tasks.predicting import Chunk
 from bertkit.tasks.reading.splits import count_classes
+from bertkit.training.curves import thin
 from bertkit.training.finetuning.baseline import measure_baselines
 from bertkit.training.finetuning.cells import Cell
 from bertkit.training.finetuning.data import find_long
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 REPORT, CARD = "report.html", "README.md"
 SHOWN_SETTINGS = ("batch_size", "learning_rate", "epochs", "seed")
 NOT_SCORES = ("kind", "step", "epoch", "loss", "is_best", "evaluation_seconds")
-MOST_POINTS = 600  # of a curve
 
 
 def write_pages(folder: Path, report: FinetuningReport) -> None:
@@ -55,7 +55,7 @@ def make_report(result: "Finetuned") -> FinetuningReport:
         baseline=baselines.name,
         baseline_scores=baselines.scores,
         majority_scores=baselines.majority,
-        losses=_thinned([LossPoint(row["step"], row["loss"]) for row in summary.history if row["kind"] == "step"]),
+        losses=thin([LossPoint(row["step"], row["loss"]) for row in summary.history if row["kind"] == "step"]),
         evaluations=[_dev_point(row) for row in summary.history if row["kind"] == "evaluation"],
         confusion=found.confusion,
         classes=found.classes,
@@ -85,10 +85,6 @@ def _data_file(name: str, file: str, chunks: Sequence[Chunk[Any]], num_left_out:
 def _dev_point(row: dict[str, Any]) -> DevPoint:
     scores = {name: value for name, value in row.items() if name not in NOT_SCORES}
     return DevPoint(row["step"], scores, row["loss"])
-
-
-def _thinned(points: list[LossPoint]) -> list[LossPoint]:
-    return points[:: max(1, -(-len(points) // MOST_POINTS))]
 
 
 def _runs(cells: Sequence[Cell], best: Cell) -> list[Run]:

@@ -25,12 +25,13 @@ from bertkit.training.finetuning.evaluation import (
 )
 from bertkit.training.finetuning.feed import TaskFeed
 from bertkit.training.finetuning.graphs import Graphs, shape_for
-from bertkit.training.finetuning.loop import TaskLoop, TaskObjective, TaskRecord, half_copy
+from bertkit.training.finetuning.loop import TaskLoop, TaskObjective, half_copy
 from bertkit.training.finetuning.memory import FinetuneMemory, estimate_memory
 from bertkit.training.finetuning.narrow import NarrowStep
 from bertkit.training.finetuning.records import Outcome, RunSummary, TaskData, Watcher, step_values
 from bertkit.training.finetuning.start import Base, start_lines, start_model
 from bertkit.training.journal import Journal
+from bertkit.training.loss_loop import LossRecord
 from bertkit.training.objective import make_objective
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.stepping import LoopOptions, Progress
@@ -71,7 +72,9 @@ class FinetuneRun:
         self.feed = self._make_feed()
         self.outcome = Outcome(**found.state["outcome"]) if found else Outcome()
         self.memory = self._estimate()
-        self.feed.micro_tokens = self.outcome.micro_tokens or self.memory.micro_tokens
+        # A resumed run cuts its steps as before, however much memory is free now: dropout follows the cut.
+        self.outcome.micro_tokens = self.outcome.micro_tokens or self.memory.micro_tokens
+        self.feed.micro_tokens = self.outcome.micro_tokens
         self.optimizers = build_optimizers(self.model, config.optimizer)
         self.loop = self._make_loop(found)
         self.best_weights: dict[str, Tensor] | None = None
@@ -180,7 +183,7 @@ class FinetuneRun:
             if best is not None and best.state["step"] != self.loop.progress.step:
                 self.model.load_state_dict(best.model.state_dict())
 
-    def _on_records(self, records: list[TaskRecord]) -> None:
+    def _on_records(self, records: list[LossRecord]) -> None:
         outcome, progress = self.outcome, self.loop.progress
         assert progress.num_steps is not None
         tail = [record.loss for record in records if record.step >= (1 - TAIL) * progress.num_steps]

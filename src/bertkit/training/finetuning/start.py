@@ -28,6 +28,11 @@ class Base:
     labels: tuple[str, ...]  # that it knows already
     tokenizer: Tokenizer
 
+    @property
+    def folder(self) -> Path:
+        """Where its other files lie."""
+        return self.path if self.path.is_dir() else self.path.parent
+
     def limit(self, max_length: int, long: LongPolicy, stride: int = -1) -> Limit:
         """How long texts may be, and what happens to longer ones; a stride of -1 is a quarter of a window."""
         positions = self.encoder.max_positions

@@ -3,7 +3,7 @@
 In: features of words with BIO tags. Out: a trained head, that of the epoch with the best entity F1 on dev.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +19,11 @@ from bertkit.tasks.metrics.entities import EntityMetrics
 from bertkit.tasks.tagging.decoding import best_sequence, log_softmax
 from bertkit.tasks.tagging.labels import TagScheme, tag_labels
 from bertkit.training.heads.classifier import standardise
+from bertkit.training.loss_loop import LossLoop
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.shuffling import ShuffledSteps
-from bertkit.training.stepping import Loop, LoopOptions, Progress, Step
+from bertkit.training.stepping import LoopOptions, Progress
 from bertkit.training.world import World
 
 
@@ -73,16 +74,6 @@ class WordCounts:
         return self.num_words
 
 
-@dataclass(frozen=True)
-class TaggerRecord:
-    """What a step saw."""
-
-    step: int
-    loss: float
-    grad_norm: float
-    learning_rate: float
-
-
 class SentenceFeed:
     """Sentences of a table by the number of the step."""
 
@@ -115,19 +106,6 @@ class TaggerObjective(nn.Module):
         """The mean loss of the step, and its sum."""
         loss = F.cross_entropy(self.head(batch.vectors, batch.lengths), batch.targets, reduction="sum")
         return loss / denominators[0], loss.detach()[None]
-
-
-class TaggerLoop(Loop[FeatureBatch, WordCounts, TaggerRecord]):
-    """The loop, with a record of the loss."""
-
-    @staticmethod
-    def add_counts(counts: Iterable[WordCounts]) -> WordCounts:
-        """Words."""
-        return WordCounts(sum(count.num_words for count in counts))
-
-    def make_record(self, step: Step[WordCounts], sums: list[float]) -> TaggerRecord:
-        """The mean loss."""
-        return TaggerRecord(step.step, sums[0] / step.counts.denominators[0], step.grad_norm, step.learning_rate)
 
 
 OnEpoch = Callable[[int, float, dict[str, float]], None]  # epoch, mean loss, scores on dev
@@ -186,7 +164,7 @@ def run_epochs(
     train: FeatureTable,
     dev: FeatureTable | None,
     config: TaggerTraining,
-    on_epoch: OnEpoch | None,
+    on_epoch: OnEpoch,
 ) -> dict[str, float]:
     """Train; the head is left as it was in its best epoch, whose scores come back."""
     every = feed.order.steps_an_epoch
@@ -199,12 +177,11 @@ def run_epochs(
         if not best or scores["f1"] >= best["f1"]:
             best.update(scores)
             kept.update({name: tensor.detach().clone() for name, tensor in head.state_dict().items()})
-        if on_epoch:
-            on_epoch(step // every, sum(losses[-every:]) / every, scores)
+        on_epoch(step // every, sum(losses[-every:]) / every, scores)
         head.train()
 
     rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=0.0)
-    loop = TaggerLoop(
+    loop: LossLoop[FeatureBatch, WordCounts] = LossLoop(
         objective=TaggerObjective(head),
         feeds=[feed],
         plan=feed.order,

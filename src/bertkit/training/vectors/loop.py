@@ -1,6 +1,6 @@
 """The steps of tuning on pairs: a batch's loss, the one loop of stepping.py, and a look at dev after every epoch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -11,12 +11,13 @@ from bertkit.model.bert import BertModel
 from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.sentence_pairs import Loss
 from bertkit.training.checkpoints import CheckpointFolder
+from bertkit.training.loss_loop import LossLoop, LossRecord
 from bertkit.training.objective import make_objective
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers, export_state, import_state
 from bertkit.training.precision import resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.shuffling import ShuffledSteps
-from bertkit.training.stepping import Loop, LoopOptions, Progress, Step
+from bertkit.training.stepping import LoopOptions, Progress
 from bertkit.training.vectors.config import VectorTraining
 from bertkit.training.vectors.data import PairBatch, PairCounts, PairData, PairFeed, score_pairs
 from bertkit.training.vectors.loss import contrastive_loss, cosent_loss, mse_loss
@@ -49,30 +50,6 @@ class VectorObjective(nn.Module):
         return (
             cosent_loss(cosines, batch.scores, self.scale) if self.loss == "cosent" else mse_loss(cosines, batch.scores)
         )
-
-
-@dataclass(frozen=True)
-class VectorRecord:
-    """What a step saw."""
-
-    step: int
-    loss: float
-    grad_norm: float
-    learning_rate: float
-
-
-class VectorLoop(Loop[PairBatch, PairCounts, VectorRecord]):
-    """The loop, with a record of the loss."""
-
-    @staticmethod
-    def add_counts(counts: Iterable[PairCounts]) -> PairCounts:
-        """A step is one micro-batch."""
-        rows = [(count.num_pairs, count.num_tokens) for count in counts]
-        return PairCounts(*(sum(column) for column in zip(*rows, strict=True)))
-
-    def make_record(self, step: Step[PairCounts], sums: list[float]) -> VectorRecord:
-        """The mean loss."""
-        return VectorRecord(step.step, sums[0], step.grad_norm, step.learning_rate)
 
 
 @dataclass
@@ -108,7 +85,7 @@ class VectorRun:
         dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else None
         rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay)
         self.optimizers = build_optimizers(model, rates)
-        self.loop = VectorLoop(
+        self.loop: LossLoop[PairBatch, PairCounts] = LossLoop(
             objective=make_objective(VectorObjective(model, loss, pooling, config.scale), dtype),
             feeds=[PairFeed(data, order)],
             plan=order,
@@ -156,7 +133,7 @@ class VectorRun:
         self.model.load_state_dict(self.kept)
         return self.history
 
-    def _on_records(self, records: Sequence[VectorRecord]) -> None:
+    def _on_records(self, records: Sequence[LossRecord]) -> None:
         self.history.losses += [record.loss for record in records]
 
     def _look(self, step: int) -> None:

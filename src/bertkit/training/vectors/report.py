@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from bertkit.model.bert import BertModel
 from bertkit.model.config import num_parameters
 from bertkit.pages.finetuning import DataFile, DevPoint, FinetuningReport, LossPoint, Mistake
+from bertkit.tasks.metrics.numbers import ranks
 from bertkit.tasks.sentence_pairs import PairExample
+from bertkit.training.curves import thin
 from bertkit.training.finetuning.start import Base
 from bertkit.training.toml_text import write_toml
 from bertkit.training.vectors.config import VectorTraining
@@ -27,8 +29,9 @@ def make_report(
     history: VectorHistory,
     splits: Sequence[DataFile],
     notes: Sequence[str],
+    mistakes: Sequence[Mistake],
 ) -> FinetuningReport:
-    """Figures of a run that is over; its name and its worst pairs are added by those who know them."""
+    """Figures of a run that is over; its name is added by those who save it."""
     metric = "spearman" if "spearman" in history.rows[0] else "retrieval"
     every = len(history.losses) // max(1, len(history.rows) - 1)
     settings = {name: value for name, value in asdict(config).items() if value is not None and name != "columns"}
@@ -42,9 +45,10 @@ def make_report(
         scores={metric: max(row[metric] for row in history.rows[1:])},
         baseline="the model before tuning",
         baseline_scores={metric: history.rows[0][metric]},
-        losses=[LossPoint(step, loss) for step, loss in enumerate(history.losses, start=1)],
+        losses=thin([LossPoint(step, loss) for step, loss in enumerate(history.losses, start=1)]),
         evaluations=[DevPoint(round(row["epoch"]) * every, {metric: row[metric]}) for row in history.rows],
         notes=notes,
+        mistakes=mistakes,
         settings=write_toml(settings),
         seconds=history.seconds,
         device=model.device.type,
@@ -56,7 +60,7 @@ def worst_pairs(vectors: NDArray[np.float32], data: PairData, examples: Sequence
     if data.scores is None:
         return _not_nearest(vectors, data, examples)
     cosines = np.einsum("nd,nd->n", vectors[data.first], vectors[data.second])
-    off = np.abs(_ranks(data.scores) - _ranks(cosines)) / max(1, len(examples))
+    off = np.abs(ranks(data.scores) - ranks(cosines)) / max(1, len(examples))
     return [
         Mistake(
             text=examples[n].text,
@@ -87,13 +91,6 @@ def _not_nearest(vectors: NDArray[np.float32], data: PairData, examples: Sequenc
         )
         for n in wrong
     ]
-
-
-def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Places in the order, those of equal values averaged."""
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middles: NDArray[np.float64] = np.cumsum(counts) - (counts + 1) / 2
-    return middles[group]
 
 
 def _place(example: PairExample) -> str:

@@ -22,6 +22,7 @@ from bertkit.tasks.reading.splits import find_duplicates, split_examples
 from bertkit.tasks.sentence_pairs import Loss, PairExample, choose_loss, positives, read_pairs, score_range
 from bertkit.tokenizer.fitting import Limit
 from bertkit.training.checkpoints import CheckpointFolder
+from bertkit.training.finetuning.data import source_name
 from bertkit.training.finetuning.start import Base, open_base
 from bertkit.training.vectors.config import VectorTraining
 from bertkit.training.vectors.data import PairData, encode_pairs, text_vectors
@@ -47,10 +48,7 @@ def tune_vectors(
     With `out`, a checkpoint of every epoch lies there until the model is saved; a killed run goes on from the last.
     """
     config = replace(config or VectorTraining(), **changes)
-    base, notes = open_base(model), list[str]()
-    home = base.path if base.path.is_dir() else base.path.parent
-    if out is not None and Path(out).resolve() == home.resolve():
-        raise BertkitError(f"{out} is the checkpoint itself, which would be overwritten; choose another folder")
+    base, notes = open_other(model, out), list[str]()
 
     def note(line: str) -> None:
         notes.append(line)
@@ -70,12 +68,20 @@ def tune_vectors(
     with catch_signals() if out is not None else nullcontext() as stop:
         history = run.run(stop)
     splits = [
-        DataFile("train", _name(train), len(pairs)),
-        DataFile("dev", _name(train if dev is None else dev), len(held)),
+        DataFile("train", source_name(train), len(pairs)),
+        DataFile("dev", source_name(train if dev is None else dev), len(held)),
     ]
-    report = make_report(base, config, encoder, history, splits, notes)
-    report = replace(report, mistakes=worst_pairs(text_vectors(encoder, held_data, chosen.pooling), held_data, held))
+    mistakes = worst_pairs(text_vectors(encoder, held_data, chosen.pooling), held_data, held)
+    report = make_report(base, config, encoder, history, splits, notes, mistakes)
     return TunedVectors(encoder.cpu().eval(), base.tokenizer, chosen, base.source, loss, history.rows, report)
+
+
+def open_other(model: str | Path, out: str | Path | None) -> Base:
+    """The checkpoint to start from; a run into its own folder would overwrite it."""
+    base = open_base(model)
+    if out is not None and Path(out).resolve() == base.folder.resolve():
+        raise BertkitError(f"{out} is the checkpoint itself, which would be overwritten; choose another folder")
+    return base
 
 
 def identify(base: Base, config: VectorTraining, *parts: PairData) -> str:
@@ -87,10 +93,6 @@ def identify(base: Base, config: VectorTraining, *parts: PairData) -> str:
         for column in (data.first, data.second, data.negative, data.scores):
             digest.update(b"" if column is None else column.tobytes())
     return digest.hexdigest()
-
-
-def _name(source: str | Path | Sequence[PairExample]) -> str:
-    return Path(source).name if isinstance(source, str | Path) else "given in memory"
 
 
 def _read_both(
@@ -136,7 +138,7 @@ def prepare_pairs(pairs: Sequence[PairExample], loss: Loss, say: Say) -> list[Pa
 
 def choose_style(base: Base, config: VectorTraining) -> SentenceStyle:
     """How vectors are made: as asked, else as the checkpoint says, else by the mean."""
-    own, _ = read_style(base.path if base.path.is_dir() else base.path.parent)
+    own, _ = read_style(base.folder)
     asked = {name: getattr(config, name) for name in ("pooling", "normalize", "max_length")}
     return replace(own or SentenceStyle(), **{name: value for name, value in asked.items() if value is not None})
 
