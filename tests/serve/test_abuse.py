@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.serve.guard import Keys
+from bertkit.serve.settings import ServeSettings
 from tests.serve.serving import client_of, make_app
 
 ANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -110,6 +112,20 @@ def test_limits_in_bytes_texts_and_tokens(berts: dict[str, Bert]) -> None:
             assert client.post(f"/{route}", json={"inputs": inputs}).status_code == 413
         assert client.post("/embed", json={"inputs": ["my dog is cute he likes playing"] * 8}).status_code == 200
         assert client.post("/embed", json={"inputs": ["my dog " * 10] * 8}).status_code == 413
+
+
+def test_more_texts_than_a_request_can_have_are_not_promised() -> None:
+    with pytest.raises(BertkitError, match="1024 at most"):
+        ServeSettings(max_texts=1025)
+
+
+def test_an_answer_has_so_many_numbers_at_most(berts: dict[str, Bert], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertkit.serve.reading.MAX_NUMBERS", 12 * 32)  # of 32 a token
+    with client_of(berts) as client:
+        assert client.post("/embed_all", json={"inputs": ["my dog is cute"] * 2}).status_code == 200
+        refused = client.post("/embed_all", json={"inputs": ["my dog is cute"] * 3})
+        assert refused.status_code == 413
+        assert "send 12 at most" in refused.json()["error"]
 
 
 def test_a_hundred_megabytes_are_refused_without_being_kept(berts: dict[str, Bert]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -254,3 +255,99 @@ def test_a_dead_workers_batch_goes_again_and_who_kills_workers_goes_alone(berts:
         assert ["poison"] in link.texts()
 
     with_server(berts, use)
+
+
+class FragileLink(GatedLink):
+    """Works on one batch after another, and takes all that it holds along when it dies."""
+
+    def __init__(self, berts: dict[str, Bert]) -> None:
+        super().__init__(berts)
+        self.lives = 0
+        self.work = asyncio.Lock()
+
+    async def call(self, message: Message) -> tuple[Message, list[Array]]:
+        life = self.lives
+        await self.gate.wait()
+        async with self.work:
+            await asyncio.sleep(0.02)  # long enough for another to be made ready
+            if self.dies(message):
+                self.lives += 1
+            if life != self.lives:
+                raise WorkerDiedError
+            return await super().call(message)
+
+
+def test_who_kills_workers_takes_nobody_along_that_was_made_ready_behind_it(berts: dict[str, Bert]) -> None:
+    async def use(client: Client, link: GatedLink, service: Service) -> None:
+        dispatcher, fragile = service.models.first.dispatcher, FragileLink(berts)
+        dispatcher.links.clear()
+        dispatcher.add(fragile)
+        fragile.dies = lambda message: any("poison" in one["text"] for one in message["inputs"])
+        fragile.gate.clear()
+        asked = asyncio.gather(*(post(client, text) for text in ("poison", "my dog", "is cute", "he likes")))
+        await waiting(service, 2)  # one is computed, one is ready
+        fragile.gate.set()
+        assert [answer.status_code for answer in await asked] == [500, 200, 200, 200]
+
+    with_server(berts, use, batch_tokens=6)
+
+
+def test_a_small_batch_says_nothing_of_how_long_a_large_one_takes(berts: dict[str, Bert]) -> None:
+    """A sentence on an idle worker is mostly overhead: multiplied, a bulk would look as if it could never be done."""
+
+    async def use(client: Client, link: GatedLink, service: Service) -> None:
+        call = link.call
+
+        async def slow(message: Message) -> tuple[Message, list[Array]]:
+            told, arrays = await call(message)
+            return {**told, "seconds": 1.0}, arrays
+
+        link.call = slow  # type: ignore[method-assign]
+        assert (await post(client, "my dog")).status_code == 200  # 4 tokens a second
+        assert (await post(client, ["my dog is cute"] * 10)).status_code == 200  # 60 tokens
+        assert service.models.first.dispatcher._speed == pytest.approx(60.0)
+
+    with_server(berts, use, deadline=10.0, batch_tokens=100)
+
+
+def test_who_is_down_does_not_shorten_the_wait(berts: dict[str, Bert]) -> None:
+    async def use(client: Client, link: GatedLink, service: Service) -> None:
+        dispatcher, down = service.models.first.dispatcher, GatedLink(berts)
+        down.is_up = False
+        dispatcher.add(down)
+        dispatcher._speed = 10.0
+        dispatcher.room.num_tokens = 100
+        assert dispatcher.expected_wait() == 10.0
+
+    with_server(berts, use)
+
+
+def test_a_bug_leaves_nobody_waiting(berts: dict[str, Bert]) -> None:
+    async def use(client: Client, link: GatedLink, service: Service) -> None:
+        async def nothing(message: Message) -> tuple[Message, list[Array]]:
+            return {"seconds": 0.1, "results": []}, []
+
+        link.call = nothing  # type: ignore[method-assign]
+        assert (await post(client, "my dog")).status_code == 500
+
+    with_server(berts, use, deadline=5.0)
+
+
+@pytest.mark.parametrize("route", ["/embed", "/tokenize"])
+def test_tokenizing_counts_as_under_way_and_ends_at_the_deadline(berts: dict[str, Bert], route: str) -> None:
+    async def use(client: Client, link: GatedLink, service: Service) -> None:
+        go = threading.Event()
+        held = service._threads.run(go.wait, is_short=False)
+        headers = {"x-bertkit-deadline-ms": "200"}
+        first = asyncio.ensure_future(client.post(route, json={"inputs": "my dog"}, headers=headers))
+        await asyncio.sleep(0.05)
+        assert "bertkit_requests_under_way 1" in (await client.get("/metrics")).text
+        assert (await client.post(route, json={"inputs": "my dog"})).status_code == 429
+        late = await asyncio.wait_for(first, 5)
+        assert late.status_code == 504
+        assert "within 0.2 s" in late.json()["error"]
+        go.set()
+        await held
+        assert (await client.post(route, json={"inputs": "my dog"})).status_code == 200
+
+    with_server(berts, use, max_requests=1, tokenizer_threads=1)

@@ -76,14 +76,18 @@ def test_slow_clients_are_cut_and_others_go_on(server: Running) -> None:
         "silent": b"",
         "half a head": b"POST /embed HT",
         "half a body": REQUEST + b"content-length: 50\r\n\r\n{",
+        "half a second head": b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n",
     }
     opened = {name: server.connect() for name in slow}
     for name, start in slow.items():
         opened[name].sendall(start)
+    assert opened["half a second head"].recv(12) == b"HTTP/1.1 200"
+    opened["half a second head"].sendall(b"POST /embed HT")
     assert server.client.post("/embed", json={"inputs": "my dog"}).status_code == 200
     answers = {name: _read_all(connection) for name, connection in opened.items()}
     assert answers["silent"] == answers["half a head"] == b""
     assert answers["half a body"].startswith(b"HTTP/1.1 408")
+    assert answers["half a second head"].count(b"\r\n\r\n") == 1  # the end of the first answer, then the connection's
 
 
 def _read_all(connection: socket.socket) -> bytes:

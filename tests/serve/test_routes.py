@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 import warnings
 from typing import Any
 
@@ -9,12 +10,13 @@ import httpx
 import numpy as np
 import openai
 import pytest
+from pydantic_core import to_json
 from starlette.testclient import TestClient
 
 from bertkit.errors import LongTextWarning
 from bertkit.inference.bert import Bert
 from bertkit.inference.words import Occurrence, compare_words
-from tests.serve.serving import WORDS, make_app
+from tests.serve.serving import WORDS, client_of, make_app
 
 TEXTS = ["my dog is cute", "", "he likes playing in new york . the fair is fun", "unbiased"]
 LONG = " ".join(WORDS * 2)  # more tokens than the models have positions
@@ -171,6 +173,27 @@ def test_cutting_on_the_left_keeps_the_end(client: TestClient, berts: dict[str, 
     answer = client.post("/embed", json={"inputs": LONG, "truncate": True, "truncation_direction": "Left"})
     np.testing.assert_allclose(answer.json()[0], expected, atol=1e-6)
     assert answer.headers["x-bertkit-truncated"] == "1"
+
+
+def test_a_pair_that_fits_may_stand_beside_a_text_that_is_cut_on_the_left(client: TestClient) -> None:
+    body = {"truncate": True, "truncation_direction": "Left"}
+    assert len(ask(client, "/predict", inputs=[[LONG], ["my dog", "is cute"]], **body)) == 2
+    assert "single texts" in refused(client, 422, "/predict", inputs=[[LONG, "my dog"]], **body)
+
+
+def test_many_numbers_become_text_off_the_event_loop(berts: dict[str, Bert], monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def note(value: Any) -> bytes:
+        threads.append(threading.current_thread().name)
+        return to_json(value)
+
+    monkeypatch.setattr("bertkit.serve.routes_vectors.to_json", note)
+    monkeypatch.setattr("bertkit.serve.service.FLOATS_ON_LOOP", 40)
+    with client_of(berts) as client:
+        for route, field in (("/embed", "inputs"), ("/v1/embeddings", "input")):
+            assert client.post(route, json={field: ["my dog"] * 2}).status_code == 200
+    assert [name.startswith("tokenize") for name in threads] == [True, True]
 
 
 def test_models_by_path_and_by_field(client: TestClient, berts: dict[str, Bert]) -> None:

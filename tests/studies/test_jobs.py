@@ -2,12 +2,14 @@
 
 import sys
 import time
+from multiprocessing import Pipe
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bertkit.errors import BertkitError
-from bertkit.studies.jobs import Job, Queue, TimeLeft, Watch, run_jobs
+from bertkit.studies.jobs import Job, Queue, TimeLeft, Watch, Workers, run_jobs
 
 FUNCTIONS = "tests.studies.job_functions"
 
@@ -55,12 +57,29 @@ def test_a_worker_that_dies_is_one_line() -> None:
         run_jobs([*doubles(1), Job("dead", f"{FUNCTIONS}:die", {}, weight=9)], 2, Notes())
 
 
+def test_a_worker_that_died_while_it_was_idle_is_one_line() -> None:
+    ours, theirs = Pipe()
+    theirs.close()
+    workers = Workers(0)
+    workers._connections.append(ours)
+    with pytest.raises(BertkitError, match="job 0: a worker process ended by itself"):
+        workers.run(Queue(doubles(1), {}), Notes(), lambda: False)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_stop_leaves_jobs_in_the_middle(workers: int) -> None:
     notes = Notes()
     jobs = [Job(f"endless {n}", f"{FUNCTIONS}:go_on", {}) for n in range(2)]
     assert not run_jobs(jobs, workers, notes, should_stop=lambda: len(notes.shares) > 3)
     assert not notes.results
+
+
+def test_a_job_that_is_stopped_may_save_what_it_has(tmp_path: Path) -> None:
+    """It may still tell how far it is while it does."""
+    notes, files = Notes(), [tmp_path / f"{n}" for n in range(2)]
+    jobs = [Job(f"saving {path.name}", f"{FUNCTIONS}:save_when_told", {"path": str(path)}) for path in files]
+    assert not run_jobs(jobs, 2, notes, should_stop=lambda: len({name for name, _ in notes.shares}) == 2)
+    assert [path.read_text() for path in files] == ["saved", "saved"]
 
 
 def test_a_signal_to_all_processes_is_a_stop_and_no_accident() -> None:

@@ -21,11 +21,9 @@ def describe(bert: Bert, source: str | None) -> dict[str, Any]:
     positions = config.max_positions
     return {
         "folder": None if source is None else _folder(source),
-        "lowercase": bert.tokenizer.lowercase,
         "can": [*ALWAYS, *(kind for kind, head in HEAD_OF.items() if head in config.heads)],
         "takes_pairs": config.num_segments > 1,
         "labels": list(config.labels),
-        "problem": config.problem,
         "hidden_size": config.hidden_size,
         "num_layers": config.num_layers,
         "num_heads": config.num_heads,

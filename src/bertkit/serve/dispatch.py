@@ -14,17 +14,17 @@ from bertkit.serve.frames import Array, Message
 from bertkit.serve.links import Link, WorkerDiedError
 from bertkit.serve.logs import log
 from bertkit.serve.metrics import Metrics
-from bertkit.serve.refusals import Refusal, out_of_time, overloaded, too_large
+from bertkit.serve.refusals import Refusal, overloaded, too_large
 from bertkit.serve.waiting import Batch, Item, Ticket, WaitingRoom, turn_of
 
 PATIENCE = 0.25  # of the deadline: how long the largest request may be passed by smaller ones
 HOPE = 0.5  # of the deadline: a request that would wait longer than this is refused at once
 SMOOTHING = 0.1  # of the measured speed, batch by batch
 STAGES_OF_LINK = 2  # batches that one worker may hold: one computed, one ready
-WORTH = 0.25  # of a full batch: from so much on, a batch is made ready while another is computed
+WORTH = 0.25  # of a full batch: from so much on, one is made ready while another is computed, and its speed counts
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Work:
     """What a batch has in common: model, kind and options (as sorted pairs)."""
 
@@ -60,7 +60,7 @@ class Dispatcher:
         self.room = WaitingRoom(batch_tokens)
         self.deadline, self.metrics = deadline, metrics
         self.links: list[Link] = []
-        self._under_way: dict[int, int] = {}  # batches of each link
+        self._under_way: dict[int, int] = {}  # stages of each link that are taken
         self._tokens_under_way = 0
         self._speed: float | None = None  # tokens a second of one worker
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,7 +79,8 @@ class Dispatcher:
         """Seconds until what waits now is done; 0 while the speed is not known."""
         if self._speed is None:
             return 0.0
-        return (self.room.num_tokens + self._tokens_under_way) / (self._speed * max(1, len(self.links)))
+        num_up = sum(link.is_up for link in self.links)
+        return (self.room.num_tokens + self._tokens_under_way) / (self._speed * max(1, num_up))
 
     def check_room(self, num_tokens: int = 0) -> None:
         """Refuse what could not be answered in time: later, or never as one request."""
@@ -91,7 +92,7 @@ class Dispatcher:
                 f"{num_tokens} tokens would take about {alone:.0f} s and the deadline is {self.deadline:g} s; send fewer"
             )
 
-    async def submit(self, work: Work, inputs: Sequence[Any], lengths: Sequence[int], deadline: float) -> Outcome:
+    async def submit(self, work: Work, inputs: Sequence[Any], lengths: Sequence[int]) -> Outcome:
         """All results of a request; whoever awaits may be cancelled, and its items then leave the queue."""
         self.check_room(sum(lengths))
         now = time.monotonic()
@@ -102,11 +103,9 @@ class Dispatcher:
             request.waiting.add(item)
             self.room.add(item)
         self.pump()
-        clock = asyncio.get_running_loop().call_later(deadline, _expire, request, deadline)
         try:
             await request.done
         finally:
-            clock.cancel()
             if not request.gone:
                 self.room.leave(request, list(request.waiting))
             self._show_queue()
@@ -115,12 +114,13 @@ class Dispatcher:
     def pump(self) -> None:
         """Give every worker with room a batch; a second one only where it is worth it."""
         while link := self._free_link():
-            batch = self.room.take()
+            batch = self.room.take(may_be_alone=not self._under_way[id(link)])
             if batch is None:
                 break
-            self._under_way[id(link)] += 1
+            stages = STAGES_OF_LINK if batch.items[0].alone else 1  # a worker that dies takes all that it holds along
+            self._under_way[id(link)] += stages
             self._tokens_under_way += batch.num_tokens
-            task = asyncio.create_task(self._run(link, batch))
+            task = asyncio.create_task(self._run(link, batch, stages))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._show_queue()
@@ -133,24 +133,22 @@ class Dispatcher:
         busy = self._under_way[id(link)] > 0
         return None if busy and self.room.num_tokens < WORTH * self.room.batch_tokens else link
 
-    async def _run(self, link: Link, batch: Batch) -> None:
+    async def _run(self, link: Link, batch: Batch, stages: int) -> None:
         start = time.monotonic()
         for item in batch.items:
             request = _request(item)
             request.waiting.discard(item)
             request.outcome.queue_seconds = max(request.outcome.queue_seconds, start - request.arrival)
         try:
-            message, arrays = await link.call(_message(batch))
+            self._settle(batch, *await link.call(_message(batch)))
         except WorkerDiedError:
             self._again(batch)
         except Exception as error:  # a bug must not leave anyone waiting
             log("error", "batch-failed", reason=type(error).__name__)
             for item in batch.items:
                 self._fail(item, Refusal(500, "backend", "the batch failed; try again"))
-        else:
-            self._settle(batch, message, arrays)
         finally:
-            self._under_way[id(link)] -= 1
+            self._under_way[id(link)] -= stages
             self._tokens_under_way -= batch.num_tokens
             self.pump()
 
@@ -158,8 +156,9 @@ class Dispatcher:
         """Results to their requests; figures to the metrics."""
         seconds, numbers = message["seconds"], iter(arrays)
         self.metrics.batch(batch.num_tokens, len(batch.items), self.room.batch_tokens, seconds)
-        speed = batch.num_tokens / max(seconds, 1e-6)
-        self._speed = speed if self._speed is None else self._speed + SMOOTHING * (speed - self._speed)
+        if batch.num_tokens >= WORTH * self.room.batch_tokens:  # of a smaller one most is overhead: it would look slow
+            speed = batch.num_tokens / max(seconds, 1e-6)
+            self._speed = speed if self._speed is None else self._speed + SMOOTHING * (speed - self._speed)
         for item, told in zip(batch.items, message["results"], strict=True):
             request = _request(item)
             request.outcome.results[item.place] = next(numbers) if told is None else told
@@ -187,11 +186,6 @@ class Dispatcher:
 
     def _show_queue(self) -> None:
         self.metrics.queue(id(self), self.room.num_items, self.room.num_tokens)
-
-
-def _expire(request: Request, deadline: float) -> None:
-    if not request.done.done():
-        request.done.set_exception(out_of_time(deadline))
 
 
 def _request(item: Item) -> Request:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from bertkit.errors import BertkitError
 from bertkit.serve.frames import LENGTHS, Array, Message, from_frame, to_frame
-from bertkit.serve.logs import log
+from bertkit.serve.logs import log, where
 
 # oneDNN keeps what it made for each shape of batch; no two are alike here, so that a worker would grow by half.
 WORKER_ENVIRONMENT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
@@ -46,14 +46,8 @@ class Link(Protocol):
 
     is_up: bool
 
-    async def start(self) -> Message:
-        """Make ready; facts of each model by name."""
-
     async def call(self, message: Message) -> tuple[Message, list[Array]]:
         """One batch to its results."""
-
-    async def stop(self) -> None:
-        """End it."""
 
 
 class WorkerLink:
@@ -136,8 +130,8 @@ class WorkerLink:
                     future = self._waiting.pop(message["id"], None)
                     if future and not future.done():
                         future.set_result((message, arrays))
-            except WorkerDiedError:
-                self._lost()
+            except Exception as error:  # also an answer that makes no sense: who is not tended would seem up for ever
+                self._lost(error)
             reader = await self._restart()
 
     async def _restart(self) -> asyncio.StreamReader:
@@ -153,9 +147,10 @@ class WorkerLink:
                 pause = min(LONGEST_PAUSE, 2 * pause + 0.5)
                 log("error", "worker-does-not-start", reason=str(error), next_try_seconds=pause)
 
-    def _lost(self) -> None:
+    def _lost(self, error: Exception) -> None:
         code = self.process.poll() if self.process else None
-        log("error", "worker-died", exit_code=code, under_way=len(self._waiting))
+        reason = None if isinstance(error, WorkerDiedError) else where(error)
+        log("error", "worker-died", exit_code=code, under_way=len(self._waiting), reason=reason)
         self._hang_up()
         self._kill()
         for future in self._waiting.values():

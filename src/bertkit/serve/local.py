@@ -23,10 +23,6 @@ class LocalLink:
         self.is_up = True
         self._turn = asyncio.Lock()
 
-    async def start(self) -> Message:
-        """Nothing to load."""
-        return {name: describe(bert, None) for name, bert in self.berts.items()}
-
     async def call(self, message: Message) -> tuple[Message, list[Array]]:
         """One batch."""
         async with self._turn:
@@ -38,9 +34,6 @@ class LocalLink:
             frame = answer(self.berts, message)
         _, head_size = LENGTHS.unpack_from(frame)
         return from_frame(head_size, frame[LENGTHS.size :])
-
-    async def stop(self) -> None:
-        """Nothing to end."""
 
 
 def local_service(berts: dict[str, Bert], settings: ServeSettings | None = None) -> Service:

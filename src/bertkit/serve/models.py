@@ -33,7 +33,6 @@ class Facts:
     can: tuple[str, ...]
     takes_pairs: bool
     labels: tuple[str, ...]
-    problem: str
     hidden_size: int
     num_layers: int
     num_heads: int

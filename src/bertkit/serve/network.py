@@ -17,6 +17,7 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of tw
 
     header_timeout = 20.0
     _timer: asyncio.TimerHandle | None = None
+    _last: Any = None  # the request after which the clock was started
 
     def connection_made(self, transport: Any) -> None:
         """A new client: its first request is awaited."""
@@ -26,21 +27,26 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of tw
     def data_received(self, data: bytes) -> None:
         """Where a request's head is still not whole, the clock runs."""
         super().data_received(data)
-        if self._is_idle() and self._timer is None:
+        if self._is_idle() and (self._timer is None or self._last is not self.cycle):
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """No clock for who has gone."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._forget()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self.header_timeout, self._check, self.cycle)
+        self._forget()
+        self._last = self.cycle
+        self._timer = asyncio.get_running_loop().call_later(self.header_timeout, self._check)
 
-    def _check(self, cycle: Any) -> None:
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
         self._timer = None
-        if self.cycle is cycle and self._is_idle():
+        if self.cycle is self._last and self._is_idle():
             self.transport.close()
 
     def _is_idle(self) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.serve.models import ServedModel
-from bertkit.serve.refusals import invalid, too_large
+from bertkit.serve.refusals import Refusal, invalid, too_large
 from bertkit.tokenizer import Tokenizer
 
-MAX_WEIGHTS = 4_000_000  # attention weights in one answer
+MAX_NUMBERS = 4_000_000  # in one answer: they become tens of megabytes of JSON, which the event loop passes on
 MAX_QUESTION = 64  # tokens of a question that are read
 
 
@@ -46,6 +46,10 @@ def prepare_embed(
 def prepare_embed_all(model: ServedModel, texts: Sequence[str], truncate: bool | None, left: bool) -> Prepared:
     """Token vectors; a long text is refused unless it may be cut."""
     texts, lengths, num_long = _fit(model.tokenizer, texts, model.facts.max_positions, bool(truncate), left)
+    if sum(lengths) * (width := model.facts.hidden_size) > MAX_NUMBERS:
+        raise too_large(
+            f"vectors of {sum(lengths)} tokens are too much for one answer; send {MAX_NUMBERS // width} at most"
+        )
     return Prepared({"long": "truncate" if num_long else "error"}, list(texts), lengths, num_long)
 
 
@@ -56,7 +60,7 @@ def _fit(
     lengths = [len(ids) + 2 for ids in tokenizer.encode_ids(texts)]
     num_long = sum(length > limit for length in lengths)
     if num_long and truncate is False:
-        raise too_large(f"inputs must have at most {limit} tokens and one has {max(lengths)}; shorten, or set truncate")
+        raise _too_long(lengths, limit)
     if num_long and truncate:
         if left:
             texts = [
@@ -65,6 +69,10 @@ def _fit(
             ]
         lengths = [min(length, limit) for length in lengths]
     return texts, lengths, num_long
+
+
+def _too_long(lengths: Sequence[int], limit: int) -> Refusal:
+    return too_large(f"inputs must have at most {limit} tokens and one has {max(lengths)}; shorten, or set truncate")
 
 
 def cut_left(tokenizer: Tokenizer, text: str, room: int) -> str:
@@ -87,23 +95,22 @@ def prepare_predict(
     lengths = _pair_lengths(model.tokenizer, texts)
     num_long = sum(length > limit for length in lengths)
     if num_long and policy == "error":
-        raise too_large(f"inputs must have at most {limit} tokens and one has {max(lengths)}; shorten, or set truncate")
+        raise _too_long(lengths, limit)
     if num_long and policy == "truncate":
         if left:
-            texts = [_cut_single(model, text, limit) for text in texts]
+            texts = [
+                _cut_single(model.tokenizer, text, limit - 2) if length > limit else text
+                for text, length in zip(texts, lengths, strict=True)
+            ]
         lengths = [min(length, limit) for length in lengths]
     cut, windows = (num_long, 0) if policy == "truncate" else (0, num_long)
     return Prepared({"long": policy, "raw": raw}, [list(text) for text in texts], lengths, cut, windows)
 
 
-def _cut_single(model: ServedModel, text: tuple[str, str | None], limit: int) -> tuple[str, str | None]:
+def _cut_single(tokenizer: Tokenizer, text: tuple[str, str | None], room: int) -> tuple[str, str | None]:
     if text[1] is not None:
         raise invalid("truncation_direction Left is for single texts; cut pairs on the right")
-    return (cut_left(model.tokenizer, text[0], limit - 2), None) if _too_long(model, text[0], limit) else text
-
-
-def _too_long(model: ServedModel, text: str, limit: int) -> bool:
-    return len(model.tokenizer.encode_ids([text])[0]) + 2 > limit
+    return cut_left(tokenizer, text[0], room), None
 
 
 def _pair_lengths(tokenizer: Tokenizer, texts: Sequence[tuple[str, str | None]]) -> list[int]:
@@ -167,7 +174,7 @@ def prepare_attention(model: ServedModel, a: str, b: str | None, layer: int | No
     lengths = _pair_lengths(model.tokenizer, [(a, b)])
     check_whole(model, lengths)
     maps = (model.facts.num_layers if layer is None else 1) * (model.facts.num_heads if head is None else 1)
-    if maps * lengths[0] ** 2 > MAX_WEIGHTS:
+    if maps * lengths[0] ** 2 > MAX_NUMBERS:
         raise too_large(
             f"{lengths[0]} tokens in {maps} heads are too many weights for one answer; choose a layer or head"
         )

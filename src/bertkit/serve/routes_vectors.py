@@ -1,6 +1,8 @@
 """Routes for vectors, labels and tokens, shaped as text-embeddings-inference has them; and OpenAI's /v1/embeddings."""
 
 import base64
+from functools import partial
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -8,6 +10,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from bertkit.serve.answers import PROBLEMS, as_list, joined, json_answer, problems, service_of, trace_of
+from bertkit.serve.frames import Array
 from bertkit.serve.reading import prepare_embed, prepare_embed_all, prepare_predict, tokenize
 from bertkit.serve.refusals import too_large
 from bertkit.serve.shapes import (
@@ -36,7 +39,12 @@ async def embed(request: Request, body: EmbedRequest) -> Response:
     service, trace = service_of(request), trace_of(request)
     details = (body.truncate, is_left(body.truncation_direction), body.normalize, body.dimensions)
     vectors = await service.perform(trace, body.model, "embed", prepare_embed, as_list(body.inputs), *details)
-    return json_answer(trace, await service.vectors_json(vectors))
+    return json_answer(trace, await service.write(vectors, lists_json))
+
+
+def lists_json(vectors: list[Array]) -> bytes:
+    """[[...], ...], every number exactly as it is."""
+    return to_json([vector.tolist() for vector in vectors])
 
 
 @router.post("/embed_all", responses={200: {"model": list[list[list[float]]]}}, tags=["vectors"])
@@ -81,8 +89,8 @@ async def tokenize_texts(request: Request, body: TokenizeRequest) -> Response:
     service, trace, texts = service_of(request), trace_of(request), as_list(body.inputs)
     if len(texts) > service.settings.max_texts:
         raise too_large(f"a request may have {service.settings.max_texts} texts; send several")
-    model = service.admit(trace, body.model, "tokenize")
-    tokens = await service.in_thread(trace, lambda: to_json(tokenize(model, texts, body.add_special_tokens)))
+    async with service.admitted(trace, body.model, "tokenize") as model:
+        tokens = await service.in_thread(trace, lambda: to_json(tokenize(model, texts, body.add_special_tokens)))
     return json_answer(trace, tokens)
 
 
@@ -92,15 +100,17 @@ async def openai_embeddings(request: Request, body: OpenAIRequest) -> Response:
     service, trace = service_of(request), trace_of(request)
     details = (None, False, True, body.dimensions)
     vectors = await service.perform(trace, body.model, "embed", prepare_embed, as_list(body.input), *details)
-    as_text = body.encoding_format == "base64"
-    told = [
-        {
-            "object": "embedding",
-            "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode() if as_text else vector.tolist(),
-            "index": index,
-        }
-        for index, vector in enumerate(vectors)
-    ]
     usage = {"prompt_tokens": trace.num_tokens, "total_tokens": trace.num_tokens}
-    answer = {"object": "list", "data": told, "model": trace.model, "usage": usage}
-    return json_answer(trace, to_json(answer))
+    answer = {"object": "list", "model": trace.model, "usage": usage}
+    write = partial(openai_json, answer, as_base64=body.encoding_format == "base64")
+    return json_answer(trace, await service.write(vectors, write))
+
+
+def openai_json(answer: dict[str, Any], vectors: list[Array], *, as_base64: bool) -> bytes:
+    """The answer with its vectors, as numbers or as base64 of little-endian float32."""
+
+    def told(vector: Array) -> str | list[float]:
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode() if as_base64 else vector.tolist()
+
+    data = [{"object": "embedding", "embedding": told(vector), "index": i} for i, vector in enumerate(vectors)]
+    return to_json({**answer, "data": data})

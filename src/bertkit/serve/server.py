@@ -17,7 +17,7 @@ from bertkit.errors import BertkitError
 from bertkit.serve.app import create_app
 from bertkit.serve.dispatch import Dispatcher
 from bertkit.serve.frames import Message
-from bertkit.serve.links import Link, WorkerLink, WorkerPlan
+from bertkit.serve.links import WorkerLink, WorkerPlan
 from bertkit.serve.logs import log
 from bertkit.serve.metrics import Metrics
 from bertkit.serve.models import Facts, Models, ServedModel
@@ -83,7 +83,7 @@ class Fleet:
 
     def __init__(self, plan: ServePlan) -> None:
         self.plan, self.metrics = plan, Metrics()
-        self.links: list[Link] = []
+        self.links: list[WorkerLink] = []
 
     async def start(self) -> Service:
         """Every model loaded, every queue open."""
@@ -105,7 +105,10 @@ class Fleet:
             dispatcher.add(link)
         if settings.batch_tokens is None:
             dispatcher.room.batch_tokens = min(told["batch_tokens"] for told in facts.values())
-        return [served(name, told, Tokenizer.load(told["folder"]), dispatcher) for name, told in facts.items()]
+        return [
+            ServedModel(name, Facts.read(told), Tokenizer.load(told["folder"]), dispatcher)
+            for name, told in facts.items()
+        ]
 
     def _watcher(self, dispatcher: Dispatcher) -> Callable[[bool], None]:
         def changed(is_up: bool) -> None:
@@ -121,16 +124,10 @@ class Fleet:
         await asyncio.gather(*(link.stop() for link in self.links))
 
 
-def served(name: str, told: Message, tokenizer: Tokenizer, dispatcher: Dispatcher) -> ServedModel:
-    """A model from what its worker said of it."""
-    return ServedModel(name, Facts.read(told), tokenizer, dispatcher)
-
-
 def serve(plan: ServePlan) -> None:
     """Serve until SIGTERM or SIGINT."""
-    with asyncio.Runner(
-        loop_factory=auto_loop_factory()
-    ) as runner:  # uvloop, where it is: it also sends head and body at once
+    loop = auto_loop_factory()  # uvloop, where it is: it also sends head and body at once
+    with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(run(plan))
 
 

@@ -1,12 +1,12 @@
 """One request's way: admitted, tokenized in a thread, queued, computed, gathered. Routes call `perform`; no HTTP here."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
-
-from pydantic_core import to_json
 
 from bertkit.errors import BertkitError, LongTextError
 from bertkit.serve.dispatch import Outcome, Work
@@ -62,31 +62,33 @@ class Service:
         self, trace: Trace, name: str | None, kind: str, prepare: Callable[..., Prepared], *details: Any
     ) -> list[Any]:
         """The results of `prepare(model, *details)`: arrays or JSON texts."""
-        model = self.admit(trace, name, kind)
-        self.metrics.under_way += 1
-        try:
+        async with self.admitted(trace, name, kind) as model:
             model.dispatcher.check_room()
             prepared = await self.in_thread(trace, prepare, model, *details)
             self._note(trace, prepared)
             work = Work(model.name, kind, tuple(sorted(prepared.options.items())))
-            if trace.left() <= 0:
-                raise out_of_time(trace.deadline)
-            outcome = await model.dispatcher.submit(work, prepared.inputs, prepared.lengths, trace.left())
-        finally:
-            self.metrics.under_way -= 1
+            outcome = await model.dispatcher.submit(work, prepared.inputs, prepared.lengths)
         self._time(trace, "queue", outcome.queue_seconds)
         self._time(trace, "compute", outcome.compute_seconds)
         return self._results(trace, outcome)
 
-    def admit(self, trace: Trace, name: str | None, kind: str) -> ServedModel:
-        """The model that is meant, unless too much is under way."""
+    @asynccontextmanager
+    async def admitted(self, trace: Trace, name: str | None, kind: str) -> AsyncIterator[ServedModel]:
+        """The model that is meant, unless too much is under way; what is done with it counts, and ends in time."""
         if trace.wanted is not None and name is not None and name != trace.wanted:
             raise invalid("the path and the field `model` name two models; leave one out")
         model = self.models.pick(trace.wanted if trace.wanted is not None else name, kind)
         trace.model = model.name
         if self.metrics.under_way >= self.settings.max_requests:
             raise overloaded(model.dispatcher.expected_wait())
-        return model
+        self.metrics.under_way += 1
+        try:
+            async with asyncio.timeout(trace.left()):
+                yield model
+        except TimeoutError:
+            raise out_of_time(trace.deadline) from None
+        finally:
+            self.metrics.under_way -= 1
 
     async def in_thread(self, trace: Trace, work: Callable[..., T], *details: Any) -> T:
         """Tokenizer's work, off the event loop; what it refuses is told to the client."""
@@ -129,21 +131,16 @@ class Service:
             self.metrics.count("truncated_texts", trace.num_truncated)
         return found
 
-    async def vectors_json(self, vectors: list[Array]) -> bytes:
-        """Vectors as a JSON list of lists; many of them in a thread."""
+    async def write(self, vectors: list[Array], to_text: Callable[[list[Array]], bytes]) -> bytes:
+        """Vectors as JSON; many of them in a thread."""
         if sum(vector.size for vector in vectors) <= FLOATS_ON_LOOP:
-            return lists_json(vectors)
-        found: bytes = await self._threads.run(partial(lists_json, vectors), is_short=False)
+            return to_text(vectors)
+        found: bytes = await self._threads.run(partial(to_text, vectors), is_short=False)
         return found
 
     def close(self) -> None:
         """End the threads."""
         self._threads.close()
-
-
-def lists_json(vectors: list[Array]) -> bytes:
-    """[[...], ...], every number exactly as it is."""
-    return to_json([vector.tolist() for vector in vectors])
 
 
 def _refusal(message: str, kind: str, place: int, num: int) -> Refusal:

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 from bertkit.errors import BertkitError
 
+MOST_TEXTS = 1024  # of one request, whatever is allowed: the shapes of requests say so
+
 
 @dataclass(frozen=True)
 class ServeSettings:
     """Limits; times in seconds, sizes in bytes or tokens."""
 
-    max_requests: int = 512  # being read, waiting or computed at once; beyond, 429
+    max_requests: int = 512  # being tokenized, waiting or computed at once; beyond, 429
     max_texts: int = 256  # of one request
     max_request_tokens: int = 65_536  # of one request
     max_body: int = 2_000_000
@@ -27,3 +29,5 @@ class ServeSettings:
         for name, value in vars(self).items():
             if value is not None and value <= 0 and name != "drain_wait":
                 raise BertkitError(f"{name} is {value}; it must be above 0")
+        if self.max_texts > MOST_TEXTS:
+            raise BertkitError(f"max_texts is {self.max_texts}; a request may have {MOST_TEXTS} at most")

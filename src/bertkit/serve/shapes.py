@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MAX_TEXTS = 1024  # of one request
-Texts = str | Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+from bertkit.serve.settings import MOST_TEXTS
+
+Texts = str | Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 OneOrTwo = Annotated[list[str], Field(min_length=1, max_length=2)]
 Direction = Literal["Left", "Right", "left", "right"]
@@ -33,8 +34,9 @@ class Cutting(Request):
 
     truncate: bool | None = Field(
         None,
-        description="true: cut, and told in the header x-bertkit-truncated. false: refused with 413. Left out: the "
-        "whole text is read, in windows where it is long (header x-bertkit-windows).",
+        description="true: cut, and told in the header x-bertkit-truncated. false: refused with 413. Left out: vectors "
+        "are of the whole text, in windows where it is long (header x-bertkit-windows); labels are given as in "
+        "fine-tuning; /embed_all refuses.",
     )
     truncation_direction: Direction = Field("Right", description="Which end is cut; Left keeps whole words.")
 
@@ -68,7 +70,7 @@ class SimilarityInput(Part):
     """One text and those that it is compared with."""
 
     source_sentence: str
-    sentences: Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
+    sentences: Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
 
 
 class SimilarityParameters(Part):
@@ -95,7 +97,7 @@ class PredictRequest(Cutting):
 
     model_config = examples({"inputs": "Amazing movie"}, {"inputs": [["Amazing movie"], ["I walked out"]]})
 
-    inputs: str | OneOrTwo | Annotated[list[OneOrTwo], Field(min_length=1, max_length=MAX_TEXTS)]
+    inputs: str | OneOrTwo | Annotated[list[OneOrTwo], Field(min_length=1, max_length=MOST_TEXTS)]
     raw_scores: bool = Field(False, description="What the head says, before softmax or sigmoid.")
 
 
@@ -137,7 +139,7 @@ class NextSentenceRequest(Request):
 
     model_config = examples({"inputs": ["The man went to the store.", "He bought a gallon of milk."]})
 
-    inputs: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS)]
+    inputs: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MOST_TEXTS)]
 
 
 class AnswerRequest(Request):

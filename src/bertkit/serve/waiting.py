@@ -85,14 +85,16 @@ class WaitingRoom:
         if self._stale > 1000 and self._stale > self.num_items:
             self._sweep()
 
-    def take(self) -> Batch | None:
-        """The next batch; None when nobody waits."""
+    def take(self, *, may_be_alone: bool = True) -> Batch | None:
+        """The next batch; None when nobody waits, or when the next must be alone and may not."""
         first = min(self._heads(), default=None)
         if first is None:
             return None
         _, _, work, length = first
         batch = Batch(work)
         if self._heaps[work][length][0][2].alone:
+            if not may_be_alone:
+                return None
             batch.items.append(self._pop(work, length))
             return batch
         # The first item's own class, then shorter ones, which cost little, then longer ones.

@@ -6,7 +6,9 @@ handed out as they come; whoever stores them can start again and leave the finis
 another; with `finish_first` it then goes before those that wait for none, so that little is half done at any moment.
 """
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -122,19 +124,25 @@ def run_jobs(
             _note(job, 0.0, watch, should_stop)
             watch.on_result(job, run_job(job, lambda share, job=job: _note(job, share, watch, should_stop)))  # type: ignore[misc]
             queue.note_done(job)
-    except _StoppedError:
+    except StoppedError:
         return False
     return True
 
 
-class _StoppedError(Exception):
-    """Leaves a job in the middle."""
+class StoppedError(Exception):
+    """Leaves a job in the middle, out of its progress callback; one that has something to save may do so first."""
 
 
 def _note(job: Job, share: float, watch: Watch, should_stop: Callable[[], bool]) -> None:
     watch.on_progress(job, share)
     if should_stop() and share < 1.0:
-        raise _StoppedError
+        raise StoppedError
+
+
+def _say_no_more(connection: Connection) -> None:
+    """The other end hears that no job will come, and can still be heard."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_WR)
 
 
 class Workers:
@@ -159,11 +167,13 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         for connection in self._connections:
-            connection.close()
+            _say_no_more(connection)
         for process in self._processes:
             process.terminate()  # results are here already, and a job that was begun is not wanted any more
         for process in self._processes:
-            process.wait()
+            process.wait()  # a run that is trained saves itself first, and still tells how far it is
+        for connection in self._connections:
+            connection.close()
 
     def run(self, queue: Queue, watch: Watch, should_stop: Callable[[], bool]) -> bool:
         """Give each worker a job, and the next when it is done."""
@@ -187,7 +197,10 @@ class Workers:
         for connection in self._connections:
             if connection not in under_way and (job := queue.take()):
                 under_way[connection] = job
-                connection.send(job)
+                try:
+                    connection.send(job)
+                except OSError:
+                    raise BertkitError(f"{job.name}: {ENDED}") from None
 
     def _read(self, connection: Connection, queue: Queue, under_way: dict[Connection, Job], watch: Watch) -> None:
         try:

@@ -4,6 +4,7 @@ parts/NAME.json, or parts/NAME/seed-N.json of a fine-tuned task, says that a par
 set, since on a CPU it takes long.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -131,6 +132,11 @@ def _word_in_context(spec: SuiteSpec, progress: ShareDone) -> dict[str, Any]:
         progress(seen / total)
 
     return summarise_senses({split: sense_cosines(bert, found, count) for split, found in pairs.items()}, pairs)
+
+
+def digest_of(plain: Any, length: int = 10) -> str:
+    """A short name of settings: other settings, another file."""
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()[:length]
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -66,6 +66,21 @@ def test_parts_of_another_device_stand_side_by_side(data: Path, tmp_path: Path) 
     assert [table.title for table in both.tables][-1] == "Beside the paper: GPU X"
 
 
+@pytest.mark.usefixtures("_quick")
+def test_figures_of_other_settings_are_not_mixed_in(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use(num_texts: int) -> str:
+        return f"scale.minutes.options.use={{num_texts = {num_texts}, num_single = 1, rounds = 1}}"
+
+    run_toy("compute", data, tmp_path, SIZES, use(4), seeds=1)
+    monkeypatch.setitem(HOURS, "tiny", 3.0)
+    result = run_toy("compute", data, tmp_path, SIZES, use(8), seeds=1).result
+    assert result.values("tiny", "hours of the paper's 1 M steps") == (3.0,)
+    again = run_toy("compute", data, tmp_path, SIZES, use(4), seeds=1).result
+    assert again.values("tiny", "hours of the paper's 1 M steps") == (2.0,)
+
+
 def test_an_unknown_size_is_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(BertkitError, match="did you mean 'tiny'"):
         run_toy("compute", data, tmp_path, "scale.minutes.options.sizes=['tinny']")

@@ -1,5 +1,6 @@
 """The study of context at toy size: fixed vectors at chance on one form, every layer measured, word2vec an extra."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from bertkit.errors import BertkitError
 from bertkit.studies.findings import context
 from bertkit.studies.findings.word2vec import has_gensim
 from bertkit.studies.study.request import StudyOutcome
+from bertkit.studies.study.result import Score
 from tests.studies.findings.toy import run_toy
 from tests.training.tiny_tasks import make_base
 
@@ -42,6 +44,23 @@ def test_fixed_vectors_are_at_chance_by_construction(outcome: StudyOutcome) -> N
     (said,) = result.agreement
     assert "input embedding row (fixed) 50.0" in said
     assert "the best of all layers" in said
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ((51.4, 52.0, 52.6), "within the noise of chance for the best of 3"),  # p = 0.03 by itself, three were tried
+        ((51.9, 52.0, 52.1), "above chance, outside the noise (p = 0.0025 for the best of 3)"),
+    ],
+)
+def test_the_best_of_several_layers_had_several_chances(
+    outcome: StudyOutcome, best: tuple[float, ...], said: str
+) -> None:
+    kept = tuple(score for score in outcome.result.scores if score.measure != context.RANKING.name)
+    values = {"input-row": (50.0,) * 3, "layer-0": (50.1, 50.0, 49.9), "layer-1": best, "layer-2": (50.5, 51.0, 49.0)}
+    ranked = [Score(arm, context.RANKING.name, seed, value) for arm in values for seed, value in enumerate(values[arm])]
+    (text,) = context.agreement(replace(outcome.result, scores=(*kept, *ranked)))
+    assert text.endswith(f"{said}.")
 
 
 @pytest.mark.skipif(not has_gensim(), reason="gensim is not installed: pip install 'bertkit[studies]'")

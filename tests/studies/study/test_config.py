@@ -96,6 +96,7 @@ def test_changes_and_seeds() -> None:
         ('scale.minutes.tasks=["SST2"]', "did you mean 'SST-2'"),
         ('scale.minutes.arms=["mln"]', "did you mean 'mlm'"),
         ("scale.minutes.seeds=0", "at least 1"),
+        ('scale.minutes.tasks=["SST-2", {name = "SST-2", limit = 9}]', "SST-2 is named twice"),
         ("arms.0.nmae=x", "did you mean 'name'"),
     ],
 )

@@ -113,6 +113,7 @@ def test_the_ends_of_the_beta_function() -> None:
         {"baseline": "none"},
         {"arms": (Arm("mlm", "a"), Arm("mlm", "b"))},
         {"scores": (Score("mlm", "no such measure", 0, 1.0),)},
+        {"scores": (Score("mlm", "SST-2", 0, 1.0), Score("mlm", "SST-2", 0, 2.0))},
     ],
 )
 def test_a_result_that_contradicts_itself_is_refused(changes: dict[str, object]) -> None:

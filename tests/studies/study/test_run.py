@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
-from bertkit.studies.study import runs
+from bertkit.studies.study import measuring, runs
+from bertkit.studies.study.measuring import tagger_training
 from bertkit.studies.study.pretraining import plan_study
-from bertkit.studies.study.request import StudyOutcome
+from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import read_result
 from bertkit.studies.study.run import run_studies, write_up
 from bertkit.training.run import run_pretraining
@@ -127,7 +129,8 @@ def test_no_time_is_left(data: Path, recipe: Path, tmp_path: Path) -> None:
     assert len(stopped.missing) == 2 + 8
     assert stopped.stopped_by == "the time limit"
     assert stopped.result.scores == ()
-    assert "Not done yet, 10 parts: pre-training mlm, seed 0; " in stopped.result.notes[-1]
+    assert stopped.result.notes[-1].startswith("Not done yet: pre-training mlm, seed 0; ")
+    assert stopped.result.notes[-1].endswith(" and 4 more.")
 
 
 def test_a_signal_in_the_middle_of_a_run_stops_the_study_which_then_goes_on_to_the_same_end(
@@ -148,10 +151,55 @@ def test_a_signal_in_the_middle_of_a_run_stops_the_study_which_then_goes_on_to_t
     assert whole.result.scores == outcome.result.scores
 
 
+def test_a_run_is_saved_where_the_time_is_up(
+    data: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    changes = ["scale.minutes.pretrain.steps=80", "scale.minutes.tasks=[]"]  # kept every ten steps
+    real = runs.ShareObserver.on_step
+
+    def on_step(self: Any, values: dict[str, Any], progress: Any) -> None:
+        steps.append(progress.step)
+        real(self, values, progress)
+
+    monkeypatch.setattr(runs.ShareObserver, "on_step", on_step)
+    monkeypatch.setattr(StudyRequest, "is_late", property(lambda self: len(steps) >= 3))
+    stopped = study(data, recipe, tmp_path, changes=changes)
+    monkeypatch.undo()
+    assert stopped.stopped_by == "the time limit"
+    assert steps == [1, 2, 3, 4]
+    (begun,) = (tmp_path / "runs").iterdir()
+    assert (begun / "checkpoints" / "step-00000004").is_dir()
+
+
 def test_jobs_travel_to_other_processes(data: Path, recipe: Path, outcome: StudyOutcome) -> None:
     plan, _ = plan_study(make_request(data, recipe, outcome.folder.parent))
     for job in [plan.runs[0].job(1.0), plan.measurements[0].job(2.0)]:
         assert pickle.loads(pickle.dumps(job)) == job
+
+
+def test_a_rate_that_the_study_gives_is_that_of_the_head(data: Path, recipe: Path, outcome: StudyOutcome) -> None:
+    plan, _ = plan_study(make_request(data, recipe, outcome.folder.parent))
+    one = next(one for one in plan.measurements if one.use.way == "features")
+    assert tagger_training(one).learning_rate == 1e-3  # not the task's own, which is for fine-tuning
+    assert tagger_training(replace(one, use=replace(one.use, learning_rate=0.5))).learning_rate == 0.5
+
+
+def test_arms_that_are_the_same_are_trained_and_measured_once(
+    data: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Path] = []
+    real = measuring.measure
+
+    def note(measurement: Any, progress: Any) -> Any:
+        done.append(measurement.path)
+        return real(measurement, progress)
+
+    monkeypatch.setattr(measuring, "measure", note)
+    (tmp_path / "same.toml").write_text(recipe.read_text().replace('objective = "ltr"', 'objective = "mlm"'))
+    found = study(data, tmp_path / "same.toml", tmp_path, changes=['scale.minutes.tasks=["SST-2"]']).result
+    assert len(done) == len(set(done)) == 2  # looks
+    assert found.values("ltr", "SST-2 accuracy") == found.values("mlm", "SST-2 accuracy")
 
 
 def test_moments_of_one_run_as_arms(data: Path, recipe: Path, tmp_path: Path) -> None:
@@ -187,6 +235,8 @@ def test_what_does_not_fit_is_refused(data: Path, recipe: Path, outcome: StudyOu
         study(data, recipe, tmp_path, changes=["scale.minutes.pretrain.steps=9"])
     with pytest.raises(BertkitError, match="give --tokenizer"):
         study(data, recipe, tmp_path, store="somewhere")
+    with pytest.raises(BertkitError, match="give --store"):
+        study(data, recipe, tmp_path, tokenizer="somewhere")
     with pytest.raises(BertkitError, match="no study is 'directoin'; did you mean 'direction'"):
         run_studies("directoin", out=tmp_path)
     assert json.loads((outcome.folder / "result.json").read_text())["scale"] == "minutes"

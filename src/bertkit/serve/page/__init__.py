@@ -27,9 +27,7 @@ HEADERS = {
 def page_routes() -> list[Route]:
     """The page at /, and its parts at /page/...; open to all, since the key is typed into the page."""
     routes = []
-    shared = resources.files("bertkit.pages").joinpath(
-        "parts"
-    )  # scripts and styles of the pages that are one file, too
+    shared = resources.files("bertkit.pages").joinpath("parts")  # what the pages of one file each have, too
     for file in (*resources.files(__package__).iterdir(), *shared.iterdir()):
         ending = file.name.rpartition(".")[2]
         if ending in MEDIA_TYPES:

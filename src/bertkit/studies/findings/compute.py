@@ -17,11 +17,12 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.model.config import PRESETS, preset
 from bertkit.studies.findings.cost import UseConfig, counted, measure_cost
-from bertkit.studies.findings.parts import about_machine, digest_of, missing_notes, work_through
 from bertkit.studies.jobs import Job
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import Arm, Measure, Score, StudyResult, TextTable
-from bertkit.studies.suite_parts import read_json, write_json
+from bertkit.studies.study.wording import about_machine, missing_notes, result_of
+from bertkit.studies.study.work import work_through
+from bertkit.studies.suite_parts import digest_of, read_json, write_json
 from bertkit.training.toml_text import to_dataclass, to_plain
 from bertkit.training.world import choose_device
 
@@ -78,7 +79,7 @@ def run_compute_study(request: StudyRequest) -> StudyOutcome:
     options = to_dataclass(ComputeOptions, request.scale.options, "options.")
     parts = _parts(request, options)
     left = [part for part in parts if not part.path.is_file()]
-    stopped = work_through(request, (), [part.job() for part in left], 1)
+    stopped = work_through(request, (), [part.job() for part in left], (1, 1))
     missing = tuple(part.said for part in parts if not part.path.is_file())
     result = collect_compute(request, options, missing)
     result.write(request.folder)
@@ -86,13 +87,17 @@ def run_compute_study(request: StudyRequest) -> StudyOutcome:
 
 
 def _parts(request: StudyRequest, options: ComputeOptions) -> list[CostPart]:
-    digest = digest_of(to_plain(options.use), device_name(request.device))
-    folder = request.parts / FOLDER / digest
+    folder = _folder(request, options)
     return [
         CostPart(size, repeat, folder / f"{size}-{repeat}.json", options.use, request.device)
         for size in options.sizes
         for repeat in range(request.scale.seeds)
     ]
+
+
+def _folder(request: StudyRequest, options: ComputeOptions) -> Path:
+    """Of this device's parts, measured as the options say."""
+    return request.parts / FOLDER / digest_of([to_plain(options.use), device_name(request.device)])
 
 
 def device_name(device: str) -> str:
@@ -119,8 +124,7 @@ def measure_part(part: CostPart, progress: Callable[[float], None]) -> dict[str,
 
 def collect_compute(request: StudyRequest, options: ComputeOptions, missing: Sequence[str] = ()) -> StudyResult:
     """What is stored so far, of every device."""
-    stored = [read_json(path) for path in sorted((request.parts / FOLDER).glob("*/*.json"))]
-    stored = [found for found in stored if found["size"] in options.sizes]
+    stored = [found for found in stored_parts(request, options) if found["size"] in options.sizes]
     devices = sorted({found["device"] for found in stored})
     measures = {(name, device): _measure(name, device, devices) for device in devices for name in MEASURED}
     scores = [
@@ -128,25 +132,29 @@ def collect_compute(request: StudyRequest, options: ComputeOptions, missing: Seq
         for found in stored
         for name in MEASURED
     ]
-    recipe = request.recipe
-    notes = [*scaled_notes(stored), *busy_notes(stored)]
-    return StudyResult(
-        name=recipe.name,
-        scale=request.scale_name,
-        question=recipe.question,
-        claim=recipe.claim,
-        paper=recipe.paper,
-        arms=tuple(Arm(size, _label(size), {}) for size in options.sizes),
+    notes = [*scaled_notes(stored), *busy_notes(stored), *missing_notes(missing)]
+    return result_of(
+        request,
+        arms=[Arm(size, _label(size), {}) for size in options.sizes],
         baseline="base" if "base" in options.sizes else options.sizes[0],
-        measures=tuple(measures.values()),
-        scores=tuple(scores),
-        tables=(counts_table(options.sizes, stored), *(beside_paper(stored, device) for device in devices)),
-        notes=(*request.scale.notes, *recipe.notes, *notes, *missing_notes(missing)),
+        measures=list(measures.values()),
+        scores=scores,
+        tables=[counts_table(options.sizes, stored), *(beside_paper(stored, device) for device in devices)],
+        notes=(*request.scale.notes, *request.recipe.notes, *notes),
         agreement=agreement(stored, devices),
-        remark=recipe.remark,
-        command=request.command,
-        about=about_machine(request, sum(found["seconds"] for found in stored) / 60),
+        about=about_machine(request, sum(found["seconds"] for found in stored)),
     )
+
+
+def stored_parts(request: StudyRequest, options: ComputeOptions) -> list[dict[str, Any]]:
+    """This device's parts as the options say, and of every other device those that were written last."""
+    own, here = _folder(request, options), device_name(request.device)
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for folder in sorted((request.parts / FOLDER).glob("*"), key=lambda folder: folder.stat().st_mtime):
+        found = [read_json(path) for path in sorted(folder.glob("[!.]*.json"))]
+        if found and (folder == own or found[0]["device"] != here):
+            by_device[found[0]["device"]] = found
+    return [one for found in by_device.values() for one in found]
 
 
 def _label(size: str) -> str:

@@ -19,24 +19,14 @@ from bertkit.studies.findings.context_parts import (
     model_parts,
     word2vec_parts,
 )
-from bertkit.studies.findings.parts import (
-    GPU_PARTS,
-    about_machine,
-    config_of,
-    missing_notes,
-    num_workers,
-    plan_models,
-    scale_notes,
-    trained_on,
-    training_jobs,
-    waits_for,
-    work_through,
-)
+from bertkit.studies.findings.parts import about_models, config_of, measure_models, plan_models, scale_notes
 from bertkit.studies.findings.word2vec import MISSING, has_gensim
+from bertkit.studies.study.noise import LEVEL
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import Arm, Measure, Score, StudyResult, TextTable
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.studies.study.text import study_text
+from bertkit.studies.study.wording import about_machine, missing_notes, result_of
 from bertkit.studies.suite_parts import read_json
 from bertkit.training.toml_text import to_dataclass
 
@@ -53,12 +43,10 @@ def run_context_study(request: StudyRequest) -> StudyOutcome:
     runs = plan_models(request, text)
     parts = [*model_parts(request, options, runs), *word2vec_parts(request, options, text)]
     todo = [part for part in parts if options.wants(part) and (part.run is not None or has_gensim())]
-    left = [part for part in todo if not part.is_done]
-    needed = {part.run.name for part in left if part.run is not None}
-    training = training_jobs(runs, needed, text)
-    jobs = [replace(part.job(), after=waits_for(training, part.run)) for part in left]
-    stopped = work_through(request, list(training.values()), jobs, num_workers(request, GPU_PARTS))
-    result = collect_context(request, config_of(runs[0], text).num_layers, runs, parts)
+    config = config_of(runs[0], text)
+    left = [(part.job(), part.run) for part in todo if not part.is_done]
+    stopped = measure_models(request, runs, left, config.vocab_size)
+    result = collect_context(request, config.num_layers, runs, parts)
     result.write(request.folder)
     missing = tuple(part.said for part in todo if not part.is_done)
     return StudyOutcome(result, request.folder, missing, stopped)
@@ -72,28 +60,21 @@ def collect_context(
     scores = [
         score for seed, stored in done for arm, found in stored["arms"].items() for score in _scores(arm, seed, found)
     ]
-    recipe, names = request.recipe, {score.measure for score in scores}
+    names = {score.measure for score in scores}
     arms = [Arm(ROW, "input embedding row (fixed)"), Arm(WORD2VEC, "word2vec (fixed)")]
     arms += [
         Arm(layer_name(layer), f"layer {layer} of {num_layers}" if layer else "embeddings with position")
         for layer in range(num_layers + 1)
     ]
-    measures = tuple(measure for measure in (SENSES, RANKING, FAIR) if measure.name in names)
-    result = StudyResult(
-        name=recipe.name,
-        scale=request.scale_name,
-        question=recipe.question,
-        claim=recipe.claim,
-        paper=recipe.paper,
-        arms=tuple(arms),
+    result = result_of(
+        request,
+        arms=arms,
         baseline=ROW,
-        measures=measures,
-        scores=tuple(scores),
-        tables=(fair_table(arms, done),),
-        notes=(*scale_notes(request), *recipe.notes, *_notes(parts, done)),
-        remark=recipe.remark,
-        command=request.command,
-        about={**about_machine(request, sum(stored["seconds"] for _, stored in done) / 60), **trained_on(runs)},
+        measures=[measure for measure in (SENSES, RANKING, FAIR) if measure.name in names],
+        scores=scores,
+        tables=[fair_table(arms, done)],
+        notes=(*scale_notes(request), *request.recipe.notes, *_notes(parts, done)),
+        about={**about_machine(request, sum(stored["seconds"] for _, stored in done)), **about_models(runs)},
     )
     return replace(result, agreement=agreement(result))
 
@@ -109,18 +90,20 @@ def agreement(result: StudyResult) -> tuple[str, ...]:
     return (
         "The paper argues and has no figures of this. If it is right, fixed vectors rank pairs with one form of the "
         f"word by chance, and layers do better. Here: {', '.join(fixed)}; the best of all layers, {best.label}, "
-        f"{scores.mean:.1f} ± {scores.spread:.1f}, {_beyond_chance(result, best)}.",
+        f"{scores.mean:.1f} ± {scores.spread:.1f}, {_beyond_chance(result, best, len(layers))}.",
     )
 
 
-def _beyond_chance(result: StudyResult, best: Arm) -> str:
-    """A fixed row has no spread, so this is a test against exactly 50; the best of several layers is chosen by eye."""
+def _beyond_chance(result: StudyResult, best: Arm, num_layers: int) -> str:
+    """A fixed row has no spread, so this is a test against exactly 50; whoever picks the best had so many chances."""
     difference = result.difference(best.name, RANKING.name, ROW)
-    if difference is None or difference.is_outside_noise is None:
+    if difference is None or difference.p is None:
         return "with too few seeds to say whether that is chance"
-    if not difference.is_outside_noise:
-        return "within the noise of chance"
-    return f"{'above' if difference.value > 0 else 'below'} chance, outside the noise (p = {difference.p:.2g})"
+    p = min(1.0, num_layers * difference.p)  # Bonferroni
+    if p >= LEVEL:
+        return f"within the noise of chance for the best of {num_layers}"
+    side = "above" if difference.value > 0 else "below"
+    return f"{side} chance, outside the noise (p = {p:.2g} for the best of {num_layers})"
 
 
 def _scores(arm: str, seed: int, found: dict[str, Any]) -> list[Score]:

@@ -18,7 +18,6 @@ from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.inference.loading import load
 from bertkit.inference.words import EXAMPLES, compare_words
 from bertkit.studies.data_folder import DataFolder
-from bertkit.studies.findings.parts import digest_of, store_identity
 from bertkit.studies.findings.senses import (
     SPLITS,
     cosine,
@@ -31,8 +30,8 @@ from bertkit.studies.findings.senses import (
 from bertkit.studies.findings.word2vec import Word2VecConfig, phrase_vector, store_sentences, train_word2vec
 from bertkit.studies.jobs import Job
 from bertkit.studies.study.request import StudyRequest, Text
-from bertkit.studies.study.runs import PlannedRun
-from bertkit.studies.suite_parts import write_json
+from bertkit.studies.study.runs import PlannedRun, store_identity
+from bertkit.studies.suite_parts import digest_of, write_json
 from bertkit.studies.word_in_context import SensePair, read_sense_pairs, sense_cosines
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.toml_text import to_plain
@@ -92,7 +91,7 @@ class SensePart:
 
 
 def model_parts(request: StudyRequest, options: ContextOptions, runs: Sequence[PlannedRun]) -> list[SensePart]:
-    digest = digest_of(options.pairs, request.device)
+    digest = digest_of([options.pairs, request.device])
     return [
         SensePart(
             f"senses by BERT, seed {run.seed}",
@@ -109,9 +108,8 @@ def model_parts(request: StudyRequest, options: ContextOptions, runs: Sequence[P
 
 
 def word2vec_parts(request: StudyRequest, options: ContextOptions, text: Text) -> list[SensePart]:
-    folder = (
-        request.parts / f"word2vec-{digest_of(options.pairs, to_plain(options.word2vec), store_identity(text.store))}"
-    )
+    settings = [options.pairs, to_plain(options.word2vec), store_identity(text.store)]
+    folder = request.parts / f"word2vec-{digest_of(settings)}"
     return [
         SensePart(
             f"senses by word2vec, seed {seed}", seed, folder / f"seed-{seed}.json", request.data, options, None, text
@@ -124,9 +122,8 @@ def measure_part(part: SensePart, progress: Callable[[float], None]) -> dict[str
     """Measure and store."""
     started = time.monotonic()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", LongTextWarning
-        )  # the window that holds the marked word is taken: nothing is lost
+        # The window that holds the marked word is taken: nothing is lost.
+        warnings.simplefilter("ignore", LongTextWarning)
         found = _by_word2vec(part, progress) if part.run is None else _by_model(part, progress)
     best = max(scores["senses"]["accuracy"] for scores in found.values())
     result = {"arms": found, "accuracy": best / 100, "seconds": time.monotonic() - started}

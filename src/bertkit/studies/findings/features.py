@@ -8,19 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bertkit.errors import BertkitError
-from bertkit.studies.findings.parts import (
-    GPU_PARTS,
-    about_machine,
-    config_of,
-    missing_notes,
-    num_workers,
-    plan_models,
-    scale_notes,
-    trained_on,
-    training_jobs,
-    waits_for,
-    work_through,
-)
+from bertkit.studies.findings.parts import about_models, config_of, measure_models, plan_models, scale_notes
 from bertkit.studies.study.config import TaskUse
 from bertkit.studies.study.estimate import measurement_seconds
 from bertkit.studies.study.measuring import Measurement, measure_name
@@ -28,6 +16,7 @@ from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import Arm, Measure, Score, StudyResult
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.studies.study.text import study_text
+from bertkit.studies.study.wording import about_machine, missing_notes, result_of
 from bertkit.studies.suite_parts import read_json
 
 FINETUNED, LAST = "finetuned", 4  # the baseline's name, and how many layers the paper joins
@@ -68,14 +57,12 @@ def run_features_study(request: StudyRequest) -> StudyOutcome:
     config = config_of(runs[0], text)
     choices = choices_for(config.num_layers)
     plan = {(choice.arm, run.seed): _measurement(request, run, choice) for run in runs for choice in choices}
-    open_parts = {place: one for place, one in plan.items() if not one.is_done}
-    needed = {one.run.name for one in open_parts.values()}
-    training = training_jobs(runs, needed, text)
-    jobs = [
-        replace(one.job(measurement_seconds(one, config)), name=_said(*place), after=waits_for(training, one.run))
-        for place, one in open_parts.items()
+    parts = [
+        (replace(one.job(measurement_seconds(one, config)), name=_said(*place)), one.run)
+        for place, one in plan.items()
+        if not one.is_done
     ]
-    stopped = work_through(request, list(training.values()), jobs, num_workers(request, GPU_PARTS))
+    stopped = measure_models(request, runs, parts, config.vocab_size)
     missing = tuple(_said(*place) for place, one in plan.items() if not one.is_done)
     result = collect_features(request, choices, runs, plan, missing)
     result.write(request.folder)
@@ -112,22 +99,16 @@ def collect_features(
     missing: Sequence[str] = (),
 ) -> StudyResult:
     """What is stored so far."""
-    recipe, done = request.recipe, {place: one for place, one in plan.items() if one.is_done}
+    done = {place: one for place, one in plan.items() if one.is_done}
     finetune, _ = _uses(request)
     measure = Measure(measure_name(finetune, finetune.of(request.suite)), "points")
     seconds = sum(read_json(one.path).get("seconds", 0.0) for one in done.values())
-    return StudyResult(
-        name=recipe.name,
-        scale=request.scale_name,
-        question=recipe.question,
-        claim=recipe.claim,
-        paper=recipe.paper,
-        arms=tuple(Arm(choice.arm, choice.label, {"layer": choice.layer or "all, trained"}) for choice in choices),
+    return result_of(
+        request,
+        arms=[Arm(choice.arm, choice.label, {"layer": choice.layer or "all, trained"}) for choice in choices],
         baseline=FINETUNED,
-        measures=(measure,),
-        scores=tuple(Score(arm, measure.name, seed, one.score) for (arm, seed), one in done.items()),
-        notes=(*scale_notes(request), *recipe.notes, *missing_notes(missing)),
-        remark=recipe.remark,
-        command=request.command,
-        about={**about_machine(request, seconds / 60), **trained_on(runs)},
+        measures=[measure],
+        scores=[Score(arm, measure.name, seed, one.score) for (arm, seed), one in done.items()],
+        notes=(*scale_notes(request), *request.recipe.notes, *missing_notes(missing)),
+        about={**about_machine(request, seconds), **about_models(runs)},
     )

@@ -1,13 +1,9 @@
 """Stored parts of a study become its result: scores by arm, measure and seed, curves along the runs, honest notes."""
 
-import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-import bertkit
 from bertkit.studies.study.config import ArmRecipe
 from bertkit.studies.study.measuring import Measurement
 from bertkit.studies.study.moments import moment_agreement, moment_arms, moment_scores, of_whole_run
@@ -15,6 +11,7 @@ from bertkit.studies.study.perplexity import NEXT_TOKEN, NO_PAIRS, PERPLEXITY, p
 from bertkit.studies.study.request import StudyRequest
 from bertkit.studies.study.result import Arm, Curve, Point, Score, StudyResult
 from bertkit.studies.study.runs import PlannedRun
+from bertkit.studies.study.wording import about_machine, about_runs, missing_notes, result_of
 from bertkit.studies.suite_parts import read_json
 from bertkit.tokenizer import Tokenizer
 
@@ -23,7 +20,6 @@ HELD_OUT = {  # name of a curve: the journal's key, unit, whether lower is bette
     "held-out accuracy": ("mlm_accuracy", "%", False, 100.0),
     "held-out NSP accuracy": ("nsp_accuracy", "%", False, 100.0),
 }
-MOST_NAMED = 3
 TRAINING = "training loss (predicted tokens)"
 
 
@@ -54,29 +50,17 @@ def collect(request: StudyRequest, plan: StudyPlan) -> StudyResult:
     names = {score.measure for score in scores}
     measures = dict.fromkeys([PERPLEXITY, NEXT_TOKEN, NO_PAIRS, *(one.measure for one in plan.measurements)])
     curves = [*training_curves(done), *held_out_curves(done), *task_curves(found)]
-    result = StudyResult(
-        name=recipe.name,
-        scale=request.scale_name,
-        question=recipe.question,
-        claim=recipe.claim,
-        paper=recipe.paper,
-        arms=tuple(arms),
+    result = result_of(
+        request,
+        arms=arms,
         baseline=recipe.baseline or arms[0].name,
-        measures=tuple(measure for measure in measures if measure.name in names),
-        scores=tuple(scores),
-        curves=tuple(of_whole_run(curve) for curve in curves) if by_moment else tuple(curves),
-        notes=(*request.scale.notes, *recipe.notes, *collapsed_notes(found), *not_done(plan.missing)),
-        remark=recipe.remark,
-        command=request.command,
+        measures=[measure for measure in measures if measure.name in names],
+        scores=scores,
+        curves=[of_whole_run(curve) for curve in curves] if by_moment else curves,
+        notes=(*request.scale.notes, *recipe.notes, *collapsed_notes(found), *missing_notes(plan.missing)),
         about=about(request, done, found),
     )
     return replace(result, agreement=moment_agreement(result)) if by_moment else result
-
-
-def not_done(missing: Sequence[str]) -> list[str]:
-    """One line for all that is missing."""
-    shown = "; ".join(missing[:MOST_NAMED]) + ("; ..." if len(missing) > MOST_NAMED else "")
-    return [f"Not done yet, {len(missing)} parts: {shown}"] if missing else []
 
 
 def collapsed_notes(measurements: Sequence[Measurement]) -> list[str]:
@@ -149,18 +133,7 @@ def _points(rows: Iterable[tuple[int, int, float]]) -> tuple[Point, ...]:
 
 def about(request: StudyRequest, runs: Sequence[PlannedRun], measurements: Sequence[Measurement]) -> dict[str, Any]:
     """Where and with what it was measured, and how long that took."""
-    gpu = bool(runs) and runs[0].recipe.device == "cuda" and torch.cuda.is_available()
-    results = [run.result() for run in runs]
-    seconds = sum(found["seconds"] for found in results)
+    seconds = sum(run.result()["seconds"] for run in runs)
     seconds += sum(read_json(one.path).get("seconds", 0.0) for one in measurements)
-    return {
-        "device": torch.cuda.get_device_name() if gpu else f"CPU ({platform.machine()})",
-        "bertkit": bertkit.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "seeds": request.scale.seeds,
-        "pre-training runs": len(runs),
-        "tokens of each run": max((found["tokens"] for found in results), default=0),
-        **({"vocabulary": Tokenizer.load(runs[0].recipe.data.tokenizer).vocab_size} if runs else {}),
-        "minutes": round(seconds / 60, 1),  # of all parts together, were they done one after another
-    }
+    vocabulary = {"vocabulary": Tokenizer.load(runs[0].recipe.data.tokenizer).vocab_size} if runs else {}
+    return {**about_machine(request, seconds), **about_runs(runs), **vocabulary}

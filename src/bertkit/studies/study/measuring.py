@@ -4,12 +4,10 @@ In: a run, a moment of it, a task. Out: scores in parts/RUN/, by the product's o
 seed of a measurement is that of its run, so that seeds are whole repetitions: other text order, other weights.
 """
 
-import hashlib
-import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from bertkit.studies.study.config import TaskUse
 from bertkit.studies.study.result import Measure
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.studies.suite_config import FinetunedTask
-from bertkit.studies.suite_parts import read_json, write_json
+from bertkit.studies.suite_parts import digest_of, read_json, write_json
 from bertkit.studies.suite_run import TaskSource, finetune_once
 from bertkit.tasks.features import FeatureTable
 from bertkit.tasks.reading.examples import TagExample
@@ -55,8 +53,8 @@ class Measurement:
     def path(self) -> Path:
         """Where its scores are stored; other settings are another file."""
         plain = [to_plain(self.use), to_plain(self.task), self.dropout, choose_device(self.device).type]
-        digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]
-        return self.run.parts / f"{self.task.name}-{self.use.way}-{digest}-at-{round(self.look * self.run.steps)}.json"
+        name = f"{self.task.name}-{self.use.way}-{digest_of(plain, 8)}-at-{round(self.look * self.run.steps)}.json"
+        return self.run.parts / name
 
     @property
     def is_done(self) -> bool:
@@ -110,9 +108,7 @@ def with_features(measurement: Measurement, progress: Callable[[float], None]) -
     with warnings.catch_warnings(record=True) as caught:  # such as sentences read in windows: noted, not printed
         warnings.simplefilter("always")
         train, test = make(task.train), make((task.test,))
-    settings = TaggerTraining(
-        epochs=task.epochs, batch_size=task.batch_size, hidden_size=use.hidden_size, seed=measurement.run.seed
-    )
+    settings = tagger_training(measurement)
 
     def note(epoch: int, loss: float, scores: dict[str, float]) -> None:
         progress(0.99 * epoch / task.epochs)
@@ -129,6 +125,13 @@ def with_features(measurement: Measurement, progress: Callable[[float], None]) -
         "score": scores[task.metric],
         "seconds": time.monotonic() - started,
     }
+
+
+def tagger_training(measurement: Measurement) -> TaggerTraining:
+    """Of the BiLSTM; the task's rate is that of fine-tuning, so only one that the study gives is taken."""
+    task, use, seed = measurement.task, measurement.use, measurement.run.seed
+    found = TaggerTraining(epochs=task.epochs, batch_size=task.batch_size, hidden_size=use.hidden_size, seed=seed)
+    return found if use.learning_rate is None else replace(found, learning_rate=use.learning_rate)
 
 
 def _tagged(measurement: Measurement, name: str) -> list[TagExample]:

@@ -141,6 +141,8 @@ class StudyResult:
                 raise BertkitError(
                     f"study {self.name}: a score of unknown arm or measure: {score.arm}, {score.measure}"
                 )
+        if len({(score.arm, score.measure, score.seed) for score in self.scores}) < len(self.scores):
+            raise BertkitError(f"study {self.name}: an arm has two scores of one measure with one seed")
         if unknown := {curve.arm for curve in self.curves} - arms:
             raise BertkitError(f"study {self.name}: a curve of unknown arm: {', '.join(sorted(unknown))}")
 

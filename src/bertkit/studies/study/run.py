@@ -60,7 +60,7 @@ def run_study(
             data=folder,
             out=Path(out),
             suite=read_suite(suite),
-            text=given_text(folder, store, tokenizer, held_out) if store else None,
+            text=given_text(folder, store, tokenizer, held_out),
             device=device,
             workers=workers,
             models=tuple(models),

@@ -4,8 +4,6 @@ In: a recipe. Out: runs/NAME with weights at the shares LOOKS of the run, and pa
 studies that ask for the same run, such as the plain MLM baseline, get the same one. A killed run goes on.
 """
 
-import hashlib
-import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -14,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.corpus.store import read_manifest
-from bertkit.studies.jobs import Job
+from bertkit.studies.jobs import Job, StoppedError
 from bertkit.studies.study.config import LOOKS, ArmRecipe, pretraining_recipe
 from bertkit.studies.study.request import StudyRequest, Text
-from bertkit.studies.suite_parts import read_json, write_json
+from bertkit.studies.suite_parts import digest_of, read_json, write_json
 from bertkit.training.journal import read_journal
 from bertkit.training.recipe import FREE_TO_CHANGE, Recipe, flatten
 from bertkit.training.run import RunResult, run_pretraining
@@ -99,26 +97,32 @@ def plan_run(request: StudyRequest, text: Text, arm: ArmRecipe, seed: int) -> Pl
     recipe = replace(pretraining_recipe(request.scale, arm, seed, text.__dict__), device=device)
     plain = {k: v for k, v in flatten(to_plain(recipe)).items() if not k.startswith(FREE_TO_CHANGE)}
     plain["evaluation.num_batches"] = recipe.evaluation.num_batches
-    plain |= {"device": device, "text": [_identity(folder) for folder in (text.store, text.held_out)]}
-    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:10]
-    name = f"{recipe.model.size}-{recipe.objective}-{recipe.steps}-seed{seed}-{digest}"
+    plain |= {"device": device, "text": [store_identity(folder) for folder in (text.store, text.held_out)]}
+    name = f"{recipe.model.size}-{recipe.objective}-{recipe.steps}-seed{seed}-{digest_of(plain)}"
     return PlannedRun(arm.name, seed, recipe, name, request.out)
 
 
-def _identity(folder: str) -> list[Any]:
+def store_identity(folder: str) -> list[Any]:
+    """What a store holds, wherever it lies."""
     manifest = read_manifest(Path(folder))
     return [manifest.tokenizer_fingerprint, [shard.tokens.sha256 for shard in manifest.shards]]
 
 
 class ShareObserver:
-    """Tells how much of a run is done."""
+    """Tells how much of a run is done; where it is told to stop, the run hears a signal, saves itself, and ends."""
 
     def __init__(self, progress: Callable[[float], None]) -> None:
         self._progress = progress
+        self.is_stopped = False
 
     def on_step(self, values: dict[str, Any], progress: Progress) -> None:
         """Steps were taken."""
-        self._progress(0.98 * progress.step / max(1, progress.num_steps or 1))
+        try:
+            self._progress(0.98 * progress.step / max(1, progress.num_steps or 1))
+        except StoppedError:
+            if not self.is_stopped:
+                self.is_stopped = True
+                signal.raise_signal(signal.SIGTERM)
 
     def on_evaluation(self, values: dict[str, Any]) -> None:
         """Nothing to add."""
@@ -126,10 +130,12 @@ class ShareObserver:
 
 def train(run: PlannedRun, progress: Callable[[float], None]) -> dict[str, Any]:
     """Train a run, or go on with it; its weights on the way are kept, and its curves stored."""
-    result = run_pretraining(run.recipe, run.folder, resume=True, observer=ShareObserver(progress))
+    observer = ShareObserver(progress)
+    result = run_pretraining(run.recipe, run.folder, resume=True, observer=observer)
     if result.stopped_by:
-        signal.raise_signal(signal.SIGTERM)  # the run heard it first; it is meant for the study
-        progress(0.98)
+        if not observer.is_stopped:
+            signal.raise_signal(signal.SIGTERM)  # the run heard it first; it is meant for the study
+        progress(0.98)  # leaves
     keep_looks(run)
     found = describe(run, result)
     write_json(run.parts / RUN, found)

@@ -4,8 +4,6 @@ A vocabulary of 30,000 tokens is more than a model of a few minutes can learn, a
 among them; a small one lets the same minutes show more.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from bertkit.errors import BertkitError
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.study.config import SmallText
 from bertkit.studies.study.request import StudyRequest, Text
+from bertkit.studies.suite_parts import digest_of
 from bertkit.text.documents import read_documents
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.train import train_vocabulary
@@ -22,8 +21,14 @@ from bertkit.training.toml_text import to_plain
 HELD_OUT = "validation.txt"
 
 
-def given_text(data: DataFolder, store: str, tokenizer: str, held_out: str = "") -> Text:
-    """Prepared stores; without one of held-out text, that of the data folder is prepared."""
+def given_text(data: DataFolder, store: str, tokenizer: str, held_out: str = "") -> Text | None:
+    """Prepared stores, if any is given; without one of held-out text, that of the data folder is prepared."""
+    if not store:
+        if tokenizer or held_out:
+            raise BertkitError(
+                "--tokenizer and --held-out belong to a store that was made with them: give --store FOLDER"
+            )
+        return None
     if not tokenizer:
         raise BertkitError(f"--store {store} needs the vocabulary that it was made with: give --tokenizer FOLDER")
     return Text(store, tokenizer, held_out or str(data.store(HELD_OUT, Tokenizer.load(tokenizer)).folder))
@@ -36,8 +41,7 @@ def study_text(request: StudyRequest) -> Text:
     wanted = request.scale.text
     if wanted is None:
         raise BertkitError("this scale trains on prepared text: give --store FOLDER and --tokenizer FOLDER")
-    digest = hashlib.sha256(json.dumps(to_plain(wanted), sort_keys=True).encode()).hexdigest()[:10]
-    return make_text(request.data, wanted, request.out / "text" / digest)
+    return make_text(request.data, wanted, request.out / "text" / digest_of(to_plain(wanted)))
 
 
 def make_text(data: DataFolder, wanted: SmallText, folder: Path) -> Text:
