@@ -73,6 +73,8 @@ def test_bad_shares_are_refused() -> None:
         MaskingConfig(rate=0.0)
     with pytest.raises(BertkitError, match="masking shares"):
         MaskingConfig(mask_share=0.8, random_share=0.3)
+    with pytest.raises(BertkitError, match="masking shares"):
+        MaskingConfig(mask_share=float("nan"))
 
 
 def test_the_draw_decides_the_replacement() -> None:

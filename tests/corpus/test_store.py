@@ -1,6 +1,9 @@
 """Shards written and mapped again, and everything that may be wrong with a store's files."""
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +132,29 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps(manifest | {"format_version": 99}))
     with pytest.raises(BertkitError, match="has format 99"):
         TokenStore.open(tmp_path)
+
+
+LIMITED = """
+import resource, sys
+from bertkit.corpus.store import TokenStore
+from bertkit.errors import BertkitError
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, int(sys.argv[2])))
+try:
+    print(TokenStore.open(sys.argv[1]).num_tokens)
+except BertkitError as error:
+    print(error)
+"""
+
+
+def test_a_store_of_more_files_than_a_process_may_open(tmp_path: Path) -> None:
+    write_store(tmp_path / "small", [[[[1, 2]]]] * 100)
+    large = write_store(tmp_path / "large", [[[[1] * 5000]]])
+    write_manifest(large.folder, replace(large.manifest, shards=large.manifest.shards * 100))
+
+    def opened(name: str, hard_limit: int) -> str:
+        command = [sys.executable, "-c", LIMITED, str(tmp_path / name), str(hard_limit)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert opened("small", 64) == "200"
+    assert opened("large", 1024) == "500000"
+    assert opened("large", 64).endswith("prepare the store from fewer, larger files, or raise `ulimit -n`")

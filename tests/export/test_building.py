@@ -175,3 +175,11 @@ def test_the_default_output_is_what_the_model_is_for() -> None:
     assert default_output(plain, None) == "hidden"
     assert default_output(plain, SentenceStyle()) == "sentence"
     assert default_output(plain.with_heads(("span",)), SentenceStyle()) == "span"
+
+
+def test_a_graph_without_finite_numbers_is_no_match() -> None:
+    other = made(num_layers=1)
+    found = opened(other, "hidden")
+    with torch.no_grad():
+        other.encoder.embeddings.norm.weight[0] = float("nan")
+    assert np.isnan(largest_difference(found, other, "hidden"))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from safetensors.numpy import save
 from torch import nn
 
 from bertkit.errors import BertkitError
@@ -53,11 +54,26 @@ def test_channels_are_measured_written_and_read(tmp_path: Path) -> None:
     assert sorted(largest) == ["0.qkv", "0.up", "1.qkv", "1.up"]
     more = measure_channels(bert.model, bert.tokenizer.encode_ids(["the dog sleeps", "a cat", "penguins swim"]))
     assert all((more[key] >= largest[key] - 1e-6).all() for key in largest)
-    save_channels(tmp_path / "c.safetensors", largest)
+    save_channels(tmp_path / "c.safetensors", largest, bert.model)
     read = load_channels(tmp_path / "c.safetensors", bert.model)
+    assert read is not None
     assert all(np.array_equal(read[key], largest[key]) for key in largest)
+
+
+def test_channels_of_other_weights_are_not_taken(tmp_path: Path) -> None:
+    bert, path = untrained(0, num_layers=1), tmp_path / "c.safetensors"
+    largest = measure_channels(bert.model, [[2, 5, 3]])
+    save_channels(path, largest, bert.model)
+    with torch.no_grad():
+        bert.model.encoder.embeddings.norm.bias[0] += 1
+    assert load_channels(path, bert.model) is None
+    path.write_bytes(save(largest))  # as before channels were marked
+    assert load_channels(path, bert.model) is not None
     with pytest.raises(BertkitError, match="does not belong to this model"):
-        load_channels(tmp_path / "c.safetensors", untrained(0, num_layers=3).model)
+        load_channels(path, untrained(0, num_layers=3).model)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(BertkitError, match=r"cannot be read .*; export it again with --int8"):
+        load_channels(path, bert.model)
 
 
 def product_of(layer: nn.Linear, rows: np.ndarray, key: str, num: int = 1) -> np.ndarray:

@@ -108,3 +108,10 @@ def test_checkpoints_without_a_classifier_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BertkitError, match="no task's head"):
         bert.evaluate(tmp_path / "x.csv")
     assert open_base(tmp_path).labels == base.labels == ()
+
+
+def test_two_pairs_are_two_texts(fine: Bert) -> None:
+    pairs = (("one text", "and another"), ("a third", "and a fourth"))
+    assert fine.predict(pairs) == fine.predict(list(pairs))
+    with pytest.raises(BertkitError, match="not a string or a pair"):
+        fine.predict([pairs])  # type: ignore[list-item]

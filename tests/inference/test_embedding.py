@@ -94,6 +94,7 @@ def test_long_texts_can_be_refused_or_cut(bert: Bert) -> None:
         ({"layer": "weighted-last-4"}, "are a trained head's"),
         ({"dtype": "int8"}, "unknown dtype"),
         ({"long": "cut"}, "unknown long"),
+        ({"max_length": 0}, "max_length is 0"),
     ],
 )
 def test_bad_options_are_explained(bert: Bert, options: dict[str, Any], said: str) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError, LongTextError
 from bertkit.inference.bert import Bert
+from bertkit.inference.fresh import untrained
 from bertkit.model import pack
 
 
@@ -81,3 +82,14 @@ def test_long_texts_are_refused_by_default(bert: Bert) -> None:
             method("the dog " * 600)
     with pytest.raises(BertkitError, match="must be 'error' or 'truncate'"):
         bert.encode("dog", long="window")
+
+
+def test_a_causal_model_pools_what_its_nsp_head_reads() -> None:
+    bert = untrained(0, num_layers=1, is_causal=True, initializer_range=0.2)
+    pair = ("The dog sleeps.", "A cat too.")
+    pooled = bert.encode(*pair).pooled
+    assert pooled is not None
+    assert bert.model.nsp is not None
+    with torch.no_grad():
+        logits = bert.model.nsp(torch.from_numpy(pooled))
+    assert logits.softmax(-1)[0].item() == pytest.approx(bert.next_sentence(*pair), abs=1e-6)

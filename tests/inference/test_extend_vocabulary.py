@@ -11,9 +11,12 @@ from transformers import AutoTokenizer, BertForMaskedLM
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
+from bertkit.inference.engines.choose import use_engine
 from bertkit.inference.extend_vocabulary import extend_bert, extend_checkpoint
 from bertkit.inference.loading import load
 from bertkit.model import BertModel, preset
+from bertkit.model.formats.sentence_transformers import SentenceStyle
+from bertkit.tasks.registry import StoredTask
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import train_vocabulary
 
@@ -124,3 +127,26 @@ def test_the_checkpoint_itself_is_not_written_over(tmp_path: Path) -> None:
     source = tiny().save(tmp_path / "old")
     with pytest.raises(BertkitError, match="is the checkpoint itself"):
         extend_checkpoint(source, WORDS, source)
+
+
+def test_the_file_of_a_checkpoint_is_the_checkpoint_itself(tmp_path: Path) -> None:
+    source = tiny().save(tmp_path / "old")
+    with pytest.raises(BertkitError, match="is the checkpoint itself"):
+        extend_checkpoint(source / "model.safetensors", WORDS, source)
+
+
+def test_what_it_was_tuned_for_stays(tmp_path: Path) -> None:
+    bert = tiny(heads=("mlm", "span"))
+    stored = StoredTask("answering", {"no_answer_threshold": 1.5}, 32, "error", 4)
+    source = Bert(bert.model, bert.tokenizer, stored=stored).save(tmp_path / "old")
+    extend_checkpoint(source, WORDS, tmp_path / "new")
+    assert load(tmp_path / "new", device="cpu").stored == load(source, device="cpu").stored
+    styled = Bert(tiny().model, bert.tokenizer, style=SentenceStyle("cls", True, 32))
+    assert extend_bert(styled, WORDS)[0].style == styled.style
+
+
+def test_an_engine_with_the_old_rows_is_left() -> None:
+    bert = use_engine(tiny(), "onnx", threads=1)
+    extended, _ = extend_bert(bert, WORDS)
+    again, _ = extend_bert(tiny(), WORDS)
+    assert (extended.embed("Myocarditis!") == again.embed("Myocarditis!")).all()

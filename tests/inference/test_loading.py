@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
 from bertkit.inference.loading import choose_device, choose_dtype, load, named_dtype
 from bertkit.model import BertModel
+from bertkit.model.formats.sentence_transformers import SentenceStyle
+from bertkit.tasks.registry import StoredTask
 from bertkit.tokenizer import CasingWarning, Tokenizer
 
 TEXTS = ["The dog sleeps in the [MASK].", "", "Ünïcödé 中文", "unbelievable milk"]
@@ -188,3 +191,20 @@ def test_every_cut_is_told_not_only_the_first(saved: Path) -> None:
     code = f"import bertkit; b = bertkit.load({str(saved)!r}, device='cpu')\nfor _ in range(3): b.embed('dog ' * 600)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.count("LongTextWarning") == 3
+
+
+def test_what_stood_in_the_folder_before_says_nothing_of_the_new_model(tmp_path: Path) -> None:
+    bert = untrained(0, num_layers=1)
+    Bert(bert.model, bert.tokenizer, style=SentenceStyle("cls", True, 32)).save(tmp_path)
+    (tmp_path / "task.json").write_text(json.dumps(asdict(StoredTask("answering", max_length=32))))
+    bert.save(tmp_path)
+    found = load(tmp_path, device="cpu")
+    assert found.style is None
+    assert found.stored == StoredTask()
+    assert (found.embed("A dog.") == bert.embed("A dog.")).all()
+
+
+@pytest.mark.parametrize("source", ["~nobody-of-this-name/model", "a sentence and no folder " * 20])
+def test_what_can_be_no_path_is_one_line(source: str) -> None:
+    with pytest.raises(BertkitError, match="no file or folder"):
+        load(source)

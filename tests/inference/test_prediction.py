@@ -1,5 +1,7 @@
 """What the pre-training heads say, against the same computed by hand and by the reference."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -71,3 +73,28 @@ def test_pseudo_likelihood_masks_one_token_at_a_time(bert: Bert) -> None:
         assert log_probability == pytest.approx(np.log(softmax_at(bert, masked, place)[ids[place]]), abs=1e-4)
     assert score.total == pytest.approx(sum(score.log_probabilities))
     assert bert.pseudo_likelihood("").total == 0
+
+
+def test_all_candidates_are_ranked_however_many(bert: Bert) -> None:
+    words = ["milk", "bread", "dog", "the", "a", "he", "it"]
+    (mask,) = bert.fill_mask("He drank [MASK].", candidates=words)
+    assert {c.token for c in mask.candidates} == {*words}
+
+
+def test_texts_may_be_a_generator(bert: Bert) -> None:
+    texts = ["A [MASK].", "The [MASK] and the [MASK]."]
+    assert [len(masks) for masks in bert.fill_mask(text for text in texts)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_k": -1}, "top_k is -1"),
+        ({"candidates": []}, "give a list of words"),
+        ({"candidates": "milk"}, "give a list of words"),
+    ],
+)
+def test_what_ranks_nothing_is_one_line(bert: Bert, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BertkitError, match=said):
+        bert.fill_mask("The [MASK]", **options)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bertkit.errors import BertkitError
 from bertkit.inference.plots import plot_head, plot_heads, plot_words
@@ -129,6 +130,12 @@ def test_word2vec_vectors_take_the_place_of_the_rows(tmp_path: Path) -> None:
         compare_words(tiny_bert(), [Occurrence("dog", "my dog")], word2vec=text_file(tmp_path))
 
 
+def test_wide_vectors_in_text_are_no_binary(tmp_path: Path) -> None:
+    values = np.linspace(-1, 1, 8000, dtype=np.float32)
+    (tmp_path / "wide.txt").write_text("1 8000\ndog " + " ".join(f"{value:.9f}" for value in values) + "\n")
+    np.testing.assert_allclose(read_word2vec(tmp_path / "wide.txt", ["dog"])["dog"], values, atol=1e-8)
+
+
 def test_broken_word2vec_files_are_one_line(tmp_path: Path) -> None:
     text, binary = text_file(tmp_path), binary_file(tmp_path)
     cases = {
@@ -163,3 +170,20 @@ def test_pictures_are_written_without_warnings(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
     with pytest.raises(BertkitError, match="cannot write"):
         plot_heads(seen, tmp_path / "missing" / "heads.png")
+
+
+@pytest.mark.parametrize(("word", "sentence", "start"), [("'s", "The dog's bone", 7), ("$", "It cost 5$now", 9)])
+def test_only_letters_need_a_gap_around_them(word: str, sentence: str, start: int) -> None:
+    (use,) = compare_words(tiny_bert(), [Occurrence(word, sentence)]).uses
+    assert use.start == start
+
+
+def test_a_picture_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object, path: Path, **__: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", fail)
+    with pytest.raises(BertkitError, match=r"cannot write .*No space left on device"):
+        plot_words(compare_words(tiny_bert()), tmp_path / "words.png")
+    assert list(tmp_path.iterdir()) == []

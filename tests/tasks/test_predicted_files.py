@@ -80,3 +80,36 @@ def test_answers_by_id_or_a_line_each(tmp_path: Path) -> None:
     assert all(context[row["start"] : row["end"]] == row["answer"] != "" for row in rows)
     with pytest.raises(BertkitError, match=r"answers are written to .json"):
         predict_answers(FileJob(*parts, tmp_path / "out.csv"))
+
+
+def test_where_nothing_can_be_tagged_nothing_is_written_over(tmp_path: Path) -> None:
+    task = TaggingTask(LABELS)
+    source, target = write(tmp_path / "in.txt", "w1\t\n\nw2\t\n"), write(tmp_path / "out.txt", "of old")
+    job = FileJob(task, make_model(task), tokenizer(), Limit(30, "window"), source, target, {"skip_bad": True})
+    with pytest.raises(BertkitError, match="no sentences to tag"):
+        predict_tags(job)
+    assert target.read_text() == "of old"
+
+
+def test_an_empty_last_column_stays_a_column(tmp_path: Path) -> None:
+    task = TaggingTask(LABELS)
+    source, target = write(tmp_path / "in.txt", "w1\tO\t\nw2\tO\tseen\n"), tmp_path / "out.txt"
+    options = {"tag_column": "2"}
+    predict_tags(FileJob(task, make_model(task), tokenizer(), Limit(30, "window"), source, target, options))
+    assert [line.split("\t")[:3] for line in target.read_text().splitlines()] == [["w1", "O", ""], ["w2", "O", "seen"]]
+
+
+def test_hashtags_of_a_sentence_that_is_left_out_stay_out(tmp_path: Path) -> None:
+    task = TaggingTask(LABELS)
+    content = "# said\n#w1\tO\nw2\tO\tO\n\n#w3\tO\nw4\tO\nw5\tO\n"
+    source, target = write(tmp_path / "in.txt", content), tmp_path / "out.txt"
+    predict_tags(FileJob(task, make_model(task), tokenizer(), Limit(30, "window"), source, target, {"skip_bad": True}))
+    assert [line.split("\t")[0] for line in target.read_text().splitlines()] == ["# said", "", "#w3", "w4", "w5"]
+
+
+def test_options_of_the_reader_are_checked(tmp_path: Path) -> None:
+    task, source = TaggingTask(LABELS), write(tmp_path / "in.txt", CONLL)
+    parts = (task, make_model(task), tokenizer(), Limit(30, "window"), source, tmp_path / "out.txt")
+    for options, reason in (({"text": "1"}, "no option 'text'"), ({"word_column": "word"}, "so 'word' is none")):
+        with pytest.raises(BertkitError, match=reason):
+            predict_tags(FileJob(*parts, options))

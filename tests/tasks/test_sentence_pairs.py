@@ -1,5 +1,6 @@
 """Files of pairs: which columns are what, which loss they can teach, and which pairs count as meaning the same."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,33 @@ def test_files_that_hold_no_pairs(tmp_path: Path) -> None:
         read_pairs(bad)
     with pytest.raises(BertkitError, match="do not differ"):
         score_range([PairExample(A, B, 1.0), PairExample(A, C, 1.0)])
+
+
+def test_a_missing_score_does_not_make_all_pairs_positive(tmp_path: Path) -> None:
+    rows = (("sentence1", "sentence2", "score"), (A, B, "5"), (A, C, ""), (C, A, "0"))
+    path = write(tmp_path / "sts.tsv", *rows)
+    with pytest.raises(BertkitError, match="line 3: the score is missing"):
+        read_pairs(path)
+    table = read_pairs(path, skip_bad=True)
+    assert [one.line for one in positives(table.examples)] == [2]
+    assert table.problems.count == 1
+    mixed = [PairExample(A, B, 5.0), PairExample(A, C, 0.0), PairExample(C, A)]
+    assert positives(mixed) == [mixed[0], mixed[2]]
+
+
+def test_texts_beside_a_negative_are_found_by_their_names(tmp_path: Path) -> None:
+    for first, second in (("sentence1", "sentence2"), ("query", "passage")):
+        path = write(tmp_path / "a.tsv", ("id", first, second, "negative"), ("one", A, B, C), ("two", C, A, B))
+        assert [(one.text, one.pair, one.negative) for one in read_pairs(path).examples] == [(A, B, C), (C, A, B)]
+    path = write(tmp_path / "b.tsv", ("score", "premise", "other", "negative"), ("1.5", A, B, C), ("0.5", C, A, B))
+    assert (read_pairs(path).examples[0].pair, read_pairs(path).examples[0].score) == (B, 1.5)
+
+
+def test_half_a_pair_and_a_negative_that_is_no_text_are_bad(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", ("sentence1", "sentence2"), (A, B), (C, " "))
+    with pytest.raises(BertkitError, match="line 3: the second text is empty"):
+        read_pairs(path)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"anchor": A, "positive": B, "negative": [C, A]}) + "\n")
+    with pytest.raises(BertkitError, match="line 1: column 'negative' holds list, not text"):
+        read_pairs(path)

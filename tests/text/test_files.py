@@ -24,6 +24,23 @@ def test_folders_are_searched_in_a_fixed_order(tmp_path: Path) -> None:
     assert find_files([tmp_path / "b.txt", tmp_path])[0] == tmp_path / "b.txt", "files come first where named first"
 
 
+def test_what_bertkit_wrote_into_a_folder_of_text_is_no_text(tmp_path: Path) -> None:
+    for name in ("a.txt", "vocab.txt", "report.txt"):
+        (tmp_path / name).write_text("Text of mine.\n")
+    mine = find_files([tmp_path])
+    for folder, names in (
+        ("v", ("vocab.txt", "tokenizer_config.json")),
+        ("s", ("report.txt", "shard-00000.tokens.bin")),
+    ):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).write_text("")
+    with pytest.warns(UserWarning, match=r"4 other files in .* are not read: 2 \.txt, "):
+        assert find_files([tmp_path]) == mine
+    assert find_files([tmp_path / "v" / "vocab.txt"]) == [tmp_path / "v" / "vocab.txt"], "as given"
+    assert len(mine) == 3
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -62,12 +79,16 @@ def test_packed_files_are_unpacked(ending: str, tmp_path: Path) -> None:
         assert stream.read() == b"two\n"
 
 
-def test_without_a_zstd_library_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zst_files_need_no_library_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "zstd_library", lambda: None)
-    (tmp_path / "a.txt.zst").write_bytes(b"")
-    with pytest.raises(BertkitError, match="pip install zstandard") as caught:
-        open_bytes(tmp_path / "a.txt.zst")
-    assert len(str(caught.value).splitlines()) == 1
+    path, text = tmp_path / "a.txt.zst", "".join(f"line {number}\n" for number in range(50_000)).encode()
+    packed = PACKERS[".zst"](text)
+    path.write_bytes(packed * 2)
+    with open_bytes(path) as stream:
+        assert stream.read() == text * 2, "all frames"
+    path.write_bytes(packed[:-1])
+    with open_bytes(path) as stream, pytest.raises(OSError, match="Truncated"):
+        stream.read()
 
 
 @given(st.lists(st.text("aé中 \U0001f600", max_size=40)), st.integers(16, 40), st.booleans())

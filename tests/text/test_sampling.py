@@ -47,3 +47,8 @@ def test_held_out_texts_are_never_in_the_sample() -> None:
 def test_an_empty_budget_is_refused() -> None:
     with pytest.raises(BertkitError, match="larger"):
         TextSample(0)
+
+
+def test_a_text_larger_than_the_budget_does_not_drive_out_the_others() -> None:
+    huge = ["x" * 30_000 + str(n) for n in range(200)]  # some of them have lower hashes than all others
+    assert list(sample_texts(TEXTS + huge, 20_000).texts()) == list(sample_texts(TEXTS, 20_000).texts())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bertkit.errors import BertkitError
 from bertkit.tokenizer import CasingWarning, Tokenizer, train_vocabulary
 from tests.tokenizer.strings import PROSE, weights
 
@@ -82,6 +83,20 @@ def test_files_that_disagree_on_casing(tmp_path: Path) -> None:
         assert Tokenizer.load(tmp_path).lowercase, "transformers follows tokenizer_config.json too"
     assert "disagree on casing" in str(seen[0].message)
     assert not Tokenizer.load(tmp_path, lowercase=False).lowercase
+
+
+def test_a_pipeline_that_lower_cases_by_itself_stays_as_it_is(tmp_path: Path) -> None:
+    spec = json.loads(json.dumps(Tokenizer.from_vocab([*vocabulary(True), "é"], lowercase=True).spec))
+    spec["normalizer"]["lowercase"] = False  # which would strip accents too
+    spec["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, spec["normalizer"]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.lowercase
+    assert tokenizer.encode("É").tokens[1:-1] == ["é"]
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).fingerprint == tokenizer.fingerprint
+    with pytest.raises(BertkitError, match="casing cannot be changed"):
+        Tokenizer.load(tmp_path, lowercase=False)
 
 
 @pytest.mark.parametrize(

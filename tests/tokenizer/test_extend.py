@@ -78,3 +78,12 @@ def test_cased_words_keep_their_capitals() -> None:
     new = extend_vocabulary(cased, ["Myocarditis", "myocarditis"]).tokenizer
     assert new.tokens[-2:] == ("Myocarditis", "myocarditis")
     assert cased.split_words("Don't STOP") == ["Don", "'", "t", "STOP"]
+
+
+def test_an_unused_row_that_somebody_uses_is_not_free(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    spec = json.loads(json.dumps(tokenizer.spec))
+    spec["added_tokens"].append(added_token("[unused0]", tokenizer.id("[unused0]"), special=True))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    extended = extend_vocabulary(Tokenizer.load(tmp_path), ["penicillin"], into_unused=True)
+    assert [entry.id for entry in extended.added] == [tokenizer.id("[unused1]")]
+    assert extended.tokenizer.id("[unused0]") == tokenizer.id("[unused0]")

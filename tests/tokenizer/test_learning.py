@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertkit.errors import BertkitError
+from bertkit.text.sampling import TextSample
 from bertkit.tokenizer import Tokenizer, learning
 from bertkit.tokenizer.learning import LearnedVocabulary, VocabularyOptions, learn_vocabulary, parse_size
 from tests.tokenizer.strings import generated_strings
@@ -120,3 +121,23 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(BertkitError, match="is no size"):
         parse_size(text)
+
+
+def test_a_sample_too_small_for_any_paragraph_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one long line of words " * 20)
+    with pytest.raises(BertkitError, match="no paragraph fits into a sample of 100 bytes; give a larger one"):
+        learn_vocabulary([tmp_path], VocabularyOptions(size=100, sample_bytes=100))
+
+
+def test_a_single_paragraph_is_learned_from_and_not_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for number in range(1000):  # one in 200 has a hash for holding out
+        text = f"number {number} of many"
+        sample = TextSample(10**6, max_held_out_bytes=10**6)
+        sample.add(text)
+        if sample.held_out:
+            break
+    path.write_text(text)
+    learned = learn_vocabulary([path], VocabularyOptions(size=100))
+    assert learned.measured_on == "the text that it was learned from"
+    assert learned.num_sampled_bytes == len(text)

@@ -66,3 +66,13 @@ def test_nothing_to_learn_from() -> None:
         train_vocabulary(PROSE, size=5, lowercase=True)
     with pytest.raises(BertkitError, match="surrogate"):
         train_vocabulary(["\ud800"], size=100, lowercase=True)
+
+
+def test_a_script_of_many_characters_fills_the_vocabulary() -> None:
+    lines = ["".join(chr(0x4E00 + (7 * n + m) % 3000) for m in range(60)) for n in range(1000)]
+    tokenizer = train_vocabulary(lines, size=4000, lowercase=True)
+    assert tokenizer.vocab_size == 3005
+    assert tokenizer.unk_id not in {token_id for ids in tokenizer.encode_ids(lines) for token_id in ids}
+    small = train_vocabulary([*lines, *["the dog"] * 99], size=2000, lowercase=True)
+    assert small.vocab_size == 2000, "as many of the commonest as there is room for"
+    assert "dog" in small

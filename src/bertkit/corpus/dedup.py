@@ -74,6 +74,7 @@ class DuplicateLists:
     def keep(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Which of the paragraphs start..stop stay."""
         if self._num_asked % 256 == 0:  # maps made anew let go of the pages that were read
+            self._lists.clear()  # first: each holds a file open
             self._lists = [map_array(path, INDEX) for path in self._paths]
         self._num_asked += 1
         kept = np.ones(stop - start, bool)

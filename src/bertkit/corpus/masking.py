@@ -38,7 +38,7 @@ class MaskingConfig:
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:
             raise BertkitError(f"masking rate is {self.rate}; it must be above 0 and at most 1")
-        if min(self.mask_share, self.random_share) < 0.0 or self.mask_share + self.random_share > 1.0:
+        if not (self.mask_share >= 0.0 and self.random_share >= 0.0 and self.mask_share + self.random_share <= 1.0):
             raise BertkitError(f"masking shares {self.mask_share} and {self.random_share} must lie in 0 to 1 together")
 
     def num_masked(self, num_maskable: Integers) -> Integers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from errno import EMFILE, ENFILE, ENOMEM
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.corpus.store_files import StoredFile, hash_file, map_array, replace_text
+from bertkit.corpus.store_files import StoredFile, allow_open_files, hash_file, map_array, replace_text
 from bertkit.errors import BertkitError
 from bertkit.tokenizer.wordpiece import Tokenizer
 
@@ -25,6 +26,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 OFFSET = np.dtype("<i8")
 KINDS = ("tokens", "sentences", "documents")
+REMAKE = "prepare the store again, into another folder"  # a finished one is left as it is
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,23 @@ class TokenStore:
         manifest = read_manifest(folder)
         if tokenizer is not None:
             check_tokenizer(manifest, tokenizer, folder)
-        return cls(folder, manifest, [_map_shard(folder, manifest, entry) for entry in manifest.shards])
+        try:
+            allow_open_files(len(KINDS) * len(manifest.shards))  # a map holds its file open
+            return cls(folder, manifest, [_map_shard(folder, manifest, entry) for entry in manifest.shards])
+        except OSError as error:
+            if error.errno not in (EMFILE, ENFILE, ENOMEM):
+                raise
+            raise BertkitError(
+                f"{folder} has {len(manifest.shards):,} shards, one of each input file: {error.strerror or error}; "
+                "prepare the store from fewer, larger files, or raise `ulimit -n`"
+            ) from None
 
     def verify(self) -> None:
         """Read every file and compare its checksum; a damaged one is named."""
         for entry in self.manifest.shards:
             for file in entry.files():
                 if hash_file(self.folder / file.name) != file.sha256:
-                    raise BertkitError(
-                        f"{self.folder / file.name} is damaged (other checksum); prepare the store again"
-                    )
+                    raise BertkitError(f"{self.folder / file.name} is damaged (other checksum); {REMAKE}")
 
     def documents(self) -> Iterator[list[NDArray[Any]]]:
         """Every document in order, as the ids of its sentences."""
@@ -179,12 +188,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         version = json.loads(path.read_text(encoding="utf-8"))["format_version"]
         if version != FORMAT_VERSION:
-            raise BertkitError(
-                f"{path} has format {version}, this bertkit reads {FORMAT_VERSION}; prepare the store again"
-            )
+            raise BertkitError(f"{path} has format {version}, this bertkit reads {FORMAT_VERSION}; {REMAKE}")
         return Manifest.from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BertkitError(f"{path} cannot be read ({error}); prepare the store again") from None
+        raise BertkitError(f"{path} cannot be read ({error}); {REMAKE}") from None
 
 
 def check_tokenizer(manifest: Manifest, tokenizer: Tokenizer, folder: Path) -> None:
@@ -213,7 +220,7 @@ def _map_shard(folder: Path, manifest: Manifest, entry: ShardEntry) -> Shard:
         size = path.stat().st_size if path.is_file() else None
         if size != file.size:
             state = "missing" if size is None else f"{size} bytes long instead of {file.size}"
-            raise BertkitError(f"{path} is {state}; prepare the store again")
+            raise BertkitError(f"{path} is {state}; {REMAKE}")
     tokens = map_array(folder / entry.tokens.name, manifest.token_dtype)
     return Shard(
         tokens, map_array(folder / entry.sentences.name, OFFSET), map_array(folder / entry.documents.name, OFFSET)

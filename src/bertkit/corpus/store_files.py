@@ -17,6 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 from bertkit.errors import BertkitError
 
 BLOCK_BYTES = 1 << 22
+PAGE = 1 << 12
+MOST_OPEN = 1 << 16  # Linux maps no more than about so many files
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ def aside_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.getpid()}.tmp")
 
 
+def plain_name(path: Path) -> str:
+    """A file's name as text files can hold it: bytes that are no UTF-8 show as a replacement character."""
+    return path.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def replace_text(path: Path, text: str) -> None:
     """Write a small text file so that it is there whole or not at all, also after a crash."""
     aside = aside_path(path)
@@ -118,8 +125,22 @@ def hash_file(path: Path) -> str:
 
 
 def map_array(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    """A file of values, memory-mapped for reading; an empty file, which cannot be mapped, is an empty array."""
-    if path.stat().st_size == 0:
-        return np.zeros(0, dtype)
+    """A file of values, memory-mapped for reading; one that fills no page, which a map takes, is read instead."""
+    if path.stat().st_size <= PAGE:
+        values = np.fromfile(path, dtype)
+        values.flags.writeable = False
+        return values
     mapped = np.memmap(path, dtype, mode="r")
     return np.asarray(mapped)  # a plain view: slicing a memmap object is several times slower
+
+
+def allow_open_files(count: int) -> None:
+    """Let this process, and those that it starts, hold so many files open; Linux grants 1024 unless asked for more."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
+    except ImportError:  # a system without such limits
+        return
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    if soft != RLIM_INFINITY and soft < 2 * count:  # others need some too
+        most = MOST_OPEN if hard == RLIM_INFINITY else min(hard, MOST_OPEN)
+        setrlimit(RLIMIT_NOFILE, (max(soft, most), hard))

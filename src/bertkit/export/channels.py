@@ -4,6 +4,7 @@ In: a model and sequences of token ids. Out: the largest absolute value of every
 `up`, by "layer.kind". They only divide the work between tokens and weights: other texts than these lose little.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 from torch import Tensor
 
 from bertkit.errors import BertkitError
-from bertkit.export.linear import SHARES, Array
+from bertkit.export.linear import SHARES, Array, array
 from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
 from bertkit.model.packed import pack
@@ -24,6 +26,7 @@ from bertkit.tokenizer import Tokenizer
 
 AT_ONCE = 16
 SAMPLE_SENTENCES = 192
+MARK = "weights"  # in the file's metadata
 
 
 def measure_channels(model: BertModel, sequences: Sequence[list[int]]) -> dict[str, Array]:
@@ -71,14 +74,30 @@ def sample_sequences(tokenizer: Tokenizer, longest: int) -> list[list[int]]:
     return [[tokenizer.cls_id, *one[: longest - 2], tokenizer.sep_id] for one in ids]
 
 
-def save_channels(path: Path, largest: dict[str, Array]) -> None:
-    """Beside the exported file, so that the engine need not measure again."""
-    path.write_bytes(save({key: np.ascontiguousarray(value) for key, value in largest.items()}))
+def save_channels(path: Path, largest: dict[str, Array], model: BertModel) -> None:
+    """Beside the exported file, so that the engine need not measure again; marked with the weights they belong to."""
+    arrays = {key: np.ascontiguousarray(value) for key, value in largest.items()}
+    path.write_bytes(save(arrays, metadata={MARK: weights_mark(model)}))
 
 
-def load_channels(path: Path, model: BertModel) -> dict[str, Array]:
-    """What save_channels wrote for this model."""
-    largest = load_file(path)
+def weights_mark(model: BertModel) -> str:
+    """A checksum of the encoder's weights."""
+    mark = 0
+    for tensor in model.encoder.state_dict().values():
+        mark = zlib.crc32(np.ascontiguousarray(array(tensor)).data, mark)
+    return f"{mark:08x}"
+
+
+def load_channels(path: Path, model: BertModel) -> dict[str, Array] | None:
+    """What save_channels wrote for this model; None where the model has other weights by now."""
+    try:
+        with safe_open(path, "np") as file:
+            made_of = (file.metadata() or {}).get(MARK)
+            largest = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError) as error:
+        raise BertkitError(f"{path} cannot be read ({error}); export it again with --int8, or remove it") from None
+    if made_of is not None and made_of != weights_mark(model):
+        return None
     layers = cast(list[Layer], list(model.encoder.layers))
     for number, layer in enumerate(layers):
         for kind in SHARES:

@@ -21,9 +21,10 @@ from bertkit.inference.prediction import FilledMask, PseudoLikelihood
 from bertkit.inference.tagging import Sentence, TaggedText
 from bertkit.model import BertConfig, BertModel
 from bertkit.model.formats import LoadReport, save_model
-from bertkit.model.formats.sentence_transformers import SentenceStyle, write_style
+from bertkit.model.formats.sentence_transformers import SentenceStyle, remove_style, write_style
 from bertkit.tasks.answering.spans import AnswerPrediction
 from bertkit.tasks.classification.task import ClassPrediction
+from bertkit.tasks.registry import NAME as TASK_FILE
 from bertkit.tasks.registry import StoredTask, task_of, write_task
 from bertkit.tokenizer import Tokenizer
 
@@ -50,7 +51,7 @@ class Bert:
         self.tokenizer = tokenizer
         self.report = report
         self.stored = stored or StoredTask()  # the task that this checkpoint was fine-tuned for
-        self.engine = "torch"  # what computes the encoder: see engines.py
+        self.engine = "torch"  # what computes the encoder: see engines/choose.py
         self.style = style  # how this checkpoint's sentence vectors are made, where it was tuned for them
 
     @property
@@ -125,10 +126,10 @@ class Bert:
     def fill_mask(self, text: str, **options: Any) -> list[FilledMask]: ...
 
     @overload
-    def fill_mask(self, text: Sequence[str], **options: Any) -> list[list[FilledMask]]: ...
+    def fill_mask(self, text: Iterable[str], **options: Any) -> list[list[FilledMask]]: ...
 
-    def fill_mask(self, text: str | Sequence[str], **options: Any) -> list[FilledMask] | list[list[FilledMask]]:
-        """The best tokens for each [MASK] of a text (or of many). Options: top_k=5, candidates=[words]."""
+    def fill_mask(self, text: str | Iterable[str], **options: Any) -> list[FilledMask] | list[list[FilledMask]]:
+        """The best tokens for each [MASK] of a text (or of many). Options: top_k=5, or candidates=[words], all ranked."""
         texts = [text] if isinstance(text, str) else text
         filled = prediction.fill_masks(self.model, self.tokenizer, texts, **options)
         return filled[0] if isinstance(text, str) else filled
@@ -211,7 +212,8 @@ class Bert:
 
         Options: long="window" | "truncate" | "error" (as in fine-tuning unless said), max_tokens.
         """
-        single = isinstance(text, str) or (isinstance(text, tuple) and len(text) == 2)
+        # A tuple of two pairs is no pair but two of them.
+        single = isinstance(text, str) or (isinstance(text, tuple) and len(text) == 2 and isinstance(text[0], str))
         texts: Any = [text] if single else text
         found = list(self.predict_stream(texts, **options))
         return found[0] if single else found
@@ -225,12 +227,20 @@ class Bert:
         return classification.evaluate_file(self.model, self.tokenizer, file, stored=self.stored, **options)
 
     def save(self, folder: str | Path, **options: Any) -> Path:
-        """Write weights, config and tokenizer as a folder that the ecosystem loads. Options: see save_model."""
+        """Write weights, config and tokenizer as a folder that the ecosystem loads. Options: see save_model.
+
+        What a model that stood there before said of its task and of its sentence vectors is taken away.
+        """
         target = Path(folder)
         save_model(self.model, target, **options)
         self.tokenizer.save(target, max_length=self.config.max_positions)
-        if self.style is not None and options.get("layout") != "tf1" and not {*self.config.heads} & TASK_HEADS:
+        is_plain, has_task = options.get("layout") == "tf1", bool({*self.config.heads} & TASK_HEADS)
+        if self.style is None:
+            remove_style(target)
+        elif not is_plain and not has_task:
             write_style(target, self.style, self.config)
-        if self.stored.task and options.get("layout") != "tf1" and {*self.config.heads} & TASK_HEADS:
+        if not self.stored.task or not has_task:
+            (target / TASK_FILE).unlink(missing_ok=True)
+        elif not is_plain:
             write_task(target, task_of(self.config, self.stored), self.stored.limit)
         return target

@@ -63,7 +63,7 @@ def limit_of(model: BertModel, stored: StoredTask | None, long: LongPolicy | str
 def _example(text: Text) -> TextExample:
     if isinstance(text, str):
         return TextExample(text)
-    if not isinstance(text, tuple | list) or len(text) != 2:
+    if not isinstance(text, tuple | list) or len(text) != 2 or not isinstance(text[0], str):
         raise BertkitError(f"a text is {type(text).__name__}, not a string or a pair: {text!r:.60}")
     return TextExample(text[0], text[1])
 

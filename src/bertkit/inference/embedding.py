@@ -54,6 +54,8 @@ class EmbedOptions:
         ):
             if getattr(self, name) not in choices:
                 raise BertkitError(f"unknown {name} {getattr(self, name)!r}; choose one of {', '.join(choices)}")
+        if self.max_length is not None and self.max_length < 3:
+            raise BertkitError(f"max_length is {self.max_length} but [CLS], one token and [SEP] need 3")
         if read_layer(self.layer).join == "weighted":
             raise BertkitError(f"the weights of {self.layer!r} are a trained head's; use it with `bertkit features`")
 
@@ -116,7 +118,7 @@ def sequence_vectors(
 ) -> NDArray[np.float32]:
     """One vector an encoding, [N, D]."""
     last = read_layer(options.layer).one in (-1, model.config.num_layers)
-    if last and isinstance(model.encoder, SessionEncoder):
+    if last and isinstance(model.encoder, SessionEncoder) and model.encoder.is_current:
         return model.encoder.pooled(encodings, options.pooling, max_tokens or RUN_TOKENS)
 
     def run(batch: PackedBatch) -> Tensor:

@@ -95,7 +95,8 @@ def encode_text(model: BertModel, tokenizer: Tokenizer, a: str, b: str | None, l
     encoding = encode_one(tokenizer, a, b, model.config, long)
     batch = pack_sequences([encoding]).to(model.device)
     states = torch.stack(model.encoder.all_layers(batch))  # [L + 1, T, D]
-    pooled = None if model.pooler is None else model.pooled(states[-1, :1])[0].float().cpu().numpy()
+    summary = states[-1, model.summary_rows(batch)]
+    pooled = None if model.pooler is None else model.pooled(summary)[0].float().cpu().numpy()
     return EncodedText(a, b, encoding, states.float().cpu().numpy(), pooled)
 
 

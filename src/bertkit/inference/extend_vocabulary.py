@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
-from bertkit.inference.loading import carry_along, open_checkpoint
+from bertkit.inference.engines.choose import use_torch
+from bertkit.inference.loading import carry_along, folder_of, open_checkpoint
 from bertkit.model import BertModel
 from bertkit.model.formats import resolve
 from bertkit.tokenizer import Tokenizer
@@ -91,8 +92,8 @@ def extend_checkpoint(
     held_out: Sequence[str] = (),
 ) -> ExtensionReport:
     """Read a checkpoint, add the words, and write it as a new folder."""
-    origin = resolve(str(source))
-    if origin == Path(target).resolve() or (origin.is_dir() and Path(target).resolve() == origin.resolve()):
+    origin = folder_of(resolve(str(source)))
+    if origin.resolve() == Path(target).resolve():
         raise BertkitError(f"{target} is the checkpoint itself; write the extended one to another folder")
     bert = open_checkpoint(source, dtype=None)
     extended, report = extend_bert(bert, words, into_unused=into_unused, held_out=held_out)
@@ -106,6 +107,7 @@ def extend_bert(
 ) -> tuple[Bert, ExtensionReport]:
     """The same model with rows for these words (its tables are changed in place), and the report."""
     old = bert.tokenizer
+    use_torch(bert)
     extended = extend_vocabulary(old, words, into_unused=into_unused)
     grow_tables(bert.model, extended.added, extended.tokenizer.vocab_size)
     report = ExtensionReport(
@@ -117,7 +119,7 @@ def extend_bert(
         bert.model.config.vocab_size,
         *(_measure(tokenizer, held_out) for tokenizer in (old, extended.tokenizer)),
     )
-    return Bert(bert.model, extended.tokenizer, bert.report), report
+    return Bert(bert.model, extended.tokenizer, bert.report, bert.style, bert.stored), report
 
 
 def _measure(tokenizer: Tokenizer, texts: Sequence[str]) -> VocabularyReport | None:

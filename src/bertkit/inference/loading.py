@@ -42,7 +42,7 @@ def load(
     place = choose_device(device)
     bert = open_checkpoint(source, dtype=choose_dtype(place, dtype), lowercase=lowercase, heads=heads, labels=labels)
     bert.model.to(place)
-    path = Path(source)
+    path = Path(source).expanduser()
     return use_engine(bert, engine, folder=path if path.is_dir() else None, threads=threads)
 
 
@@ -61,9 +61,14 @@ def open_checkpoint(
             "and load_head in Python takes all"
         )
     model, report = load_model(path, dtype=dtype, **options)
-    folder = path if path.is_dir() else path.parent
+    folder = folder_of(path)
     tokenizer = Tokenizer.load(folder, lowercase=lowercase)
     return Bert(model, tokenizer, report, find_style(folder, tokenizer), read_task(folder))
+
+
+def folder_of(checkpoint: Path) -> Path:
+    """Where tokenizer, task and style lie: the folder itself, or the one of a weights file or TensorFlow prefix."""
+    return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 
 def find_style(folder: Path, tokenizer: Tokenizer) -> SentenceStyle | None:
@@ -89,7 +94,7 @@ def convert(
     """Read any checkpoint and write it in another layout, bit for bit unless another dtype, or int8, is asked for."""
     bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype), lowercase=lowercase)
     bert.save(target, **options)
-    origin = resolve(str(source))
+    origin = folder_of(resolve(str(source)))
     carry_along(origin, Path(target))
     if (origin / CARD).is_file() and not (Path(target) / CARD).exists():
         shutil.copyfile(origin / CARD, Path(target) / CARD)  # with its licence

@@ -15,8 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertkit.errors import BertkitError
 from bertkit.inference.words import Space, Use, WordComparison
+from bertkit.text.files import written_aside
 
 COLOURS = ("#1f6f8b", "#a8560f", "#6b4fa0", "#2c7a4b", "#b03a5b", "#5b616e")
 MOST_LABELS = 150  # more tokens than this leave no room for their names
@@ -129,9 +129,6 @@ def _scatter(axes: Axes, title: str, space: Space, uses: Sequence[Use]) -> None:
 
 
 def _write(figure: Figure, path: Path) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the font has no such letter: a box
-            figure.savefig(path, dpi=130, format="png")
-    except OSError as error:
-        raise BertkitError(f"cannot write {path}: {error.strerror}; choose another place") from error
+    with warnings.catch_warnings(), written_aside(path) as aside:
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the font has no such letter: a box
+        figure.savefig(aside, dpi=130, format="png")

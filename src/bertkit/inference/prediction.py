@@ -3,7 +3,7 @@
 Every function takes any number of texts; they run in token-limited batches and come back in the order given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,13 +55,16 @@ class PseudoLikelihood:
 def fill_masks(
     model: BertModel,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Iterable[str],
     *,
     top_k: int = 5,
     candidates: Sequence[str] | None = None,
 ) -> list[list[FilledMask]]:
-    """For every text, each of its [MASK]s with its top_k tokens, or with the given candidates ranked."""
+    """For every text, each of its [MASK]s with its top_k tokens, or with all the given candidates ranked."""
     refuse_causal(model)
+    if top_k < 1:
+        raise BertkitError(f"top_k is {top_k}; it must be at least 1")
+    texts = list(texts)
     allowed = None if candidates is None else candidate_ids(tokenizer, candidates)
     encodings = _encode_whole(model, tokenizer, texts)
     masks = [[row for row, token in enumerate(e.ids) if token == tokenizer.mask_id] for e in encodings]
@@ -90,6 +93,8 @@ def refuse_causal(model: BertModel) -> None:
 
 def candidate_ids(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
     """The vocabulary rows of these words; each must be one piece."""
+    if isinstance(words, str) or not words:
+        raise BertkitError(f"candidates are {words!r}; give a list of words, such as ['milk', 'bread']")
     ids = []
     for word in words:
         pieces = tokenizer.encode(word).ids[1:-1]
@@ -107,7 +112,8 @@ def _rank(
 ) -> list[list[Candidate]]:
     # Some models have more rows than their vocabulary has tokens.
     pool = torch.arange(tokenizer.vocab_size) if allowed is None else torch.tensor(allowed)
-    values, places = probabilities[:, pool.to(probabilities.device)].topk(min(top_k, len(pool)), dim=-1)
+    count = min(top_k, len(pool)) if allowed is None else len(pool)
+    values, places = probabilities[:, pool.to(probabilities.device)].topk(count, dim=-1)
     ids = pool[places.cpu()]
     rows = zip(ids.tolist(), values.tolist(), strict=True)
     return [[Candidate(tokenizer.token(i), i, p) for i, p in zip(*row, strict=True)] for row in rows]

@@ -18,7 +18,7 @@ from bertkit.errors import BertkitError
 Vector = NDArray[np.float32]
 MOST_DIMENSIONS = 100_000
 MOST_WORD_BYTES = 10_000
-PEEK = 1 << 16
+MOST_NUMBER_BYTES = 32
 
 
 def read_word2vec(path: Path, words: Collection[str]) -> dict[str, Vector]:
@@ -38,7 +38,7 @@ def open_vectors(path: Path) -> BinaryIO:
 
 def _collect(path: Path, file: BinaryIO, wanted: set[str]) -> dict[str, Vector]:
     num_words, dimensions = _header(path, file)
-    first = file.readline(PEEK)
+    first = file.readline(MOST_WORD_BYTES + MOST_NUMBER_BYTES * dimensions)  # in binary there may be no end of a line
     rows = _text_rows if _is_text(first, dimensions) else _binary_rows
     found: dict[str, Vector] = {}
     for word, vector in rows(path, _Rest(first, file), num_words, dimensions):

@@ -137,7 +137,9 @@ def _layer_choice(bert: Bert, layer: int | None) -> LayerChoice:
 
 def _pattern(word: str) -> re.Pattern[str]:
     """The word by itself: no letter or digit may touch it (unless it begins or ends with something else)."""
-    return re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+    before = r"(?<!\w)" if re.match(r"\w", word) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", word) else ""
+    return re.compile(before + re.escape(word) + after, re.IGNORECASE)
 
 
 def _find(occurrence: Occurrence) -> Span:

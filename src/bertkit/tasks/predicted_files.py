@@ -15,7 +15,7 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.tasks.predicting import predict_examples
-from bertkit.tasks.reading.conll import TagSource
+from bertkit.tasks.reading.conll import DOCUMENT_START, TagSource
 from bertkit.tasks.reading.examples import QuestionExample
 from bertkit.tasks.reading.lines import raw_lines
 from bertkit.tasks.reading.writing import open_aside
@@ -84,27 +84,27 @@ def predict_tags(job: FileJob) -> FileSummary:
     with open_aside(Path(job.output)) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
         for one in job.predict(sentences):
             first, tags = one.example.line, one.prediction.tags
-            _copy(lines, first - 1, text)
-            gap = "\t" if sentences.by_tabs else " "
+            _copy(lines, first - 1, text, sentences)
+            gap, blank = ("\t", "\r\n") if sentences.by_tabs else (" ", None)  # an empty last column is one
             for (_, line), tag in zip(islice(lines, len(tags)), tags, strict=True):
-                text.write(f"{line.rstrip()}{gap}{tag}\n")
+                text.write(f"{line.rstrip(blank)}{gap}{tag}\n")
             num += 1
             places += [first] if was_long(one.prediction) else []
-        _copy(lines, None, text)
-    if not num:
-        raise BertkitError(
-            f"{job.source} has no sentences to tag; write one word a line, a blank line between sentences"
-        )
+        _copy(lines, None, text, sentences)
+        if not num:  # inside, so that nothing is written over what is there
+            raise BertkitError(
+                f"{job.source} has no sentences to tag; write one word a line, a blank line between sentences"
+            )
     said = [f"{job.source}: {sentences.guess}", *sentences.problems.lines(), *long_notes(places, job.limit.long)]
     return FileSummary(str(job.output), num, len(places), said)
 
 
-def _copy(lines: Iterator[tuple[int, str]], until: int | None, text: io.TextIOWrapper) -> None:
+def _copy(lines: Iterator[tuple[int, str]], until: int | None, text: io.TextIOWrapper, source: TagSource) -> None:
     """Blank lines, comments and documents' starts as they are; sentences that were left out stay out."""
     if until == 0:
         return
     for number, line in lines:
-        if not line.strip() or line.startswith(("#", "-DOCSTART-")):
+        if not line.strip() or line.startswith(DOCUMENT_START) or source.is_comment(line):
             text.write(line)
         if number == until:
             return

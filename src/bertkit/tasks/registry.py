@@ -6,7 +6,7 @@ were treated.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,13 @@ def tag_options(options: Mapping[str, Any]) -> TagOptions:
     numbered: dict[str, Any] = {
         key: int(v) if isinstance(v, str) and _is_number(v) else v for key, v in options.items()
     }
+    if unknown := numbered.keys() - {option.name for option in fields(TagOptions)}:
+        raise BertkitError(f"files for tagging have no option {min(unknown)!r}; see the help")
     return TagOptions(**numbered)
 
 
 def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
+    return text.removeprefix("-").isdecimal()
 
 
 def read_examples(

@@ -4,17 +4,17 @@ In: a csv, tsv, jsonl or parquet file and perhaps the names of its columns. Out:
 No torch here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.examples import TextExample
-from bertkit.tasks.reading.headers import plain_name
-from bertkit.tasks.reading.problems import Problems
+from bertkit.tasks.reading.headers import LABEL_NAMES, PAIR_NAMES, plain_name
+from bertkit.tasks.reading.problems import BadRowError, Problems
 from bertkit.tasks.reading.tables import open_table
-from bertkit.tasks.reading.texts import TextOptions, TextSource
+from bertkit.tasks.reading.texts import TextOptions, TextSource, cell_text
 
 Loss = Literal["contrastive", "cosent", "mse"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
@@ -66,13 +66,12 @@ def read_pairs(path: str | Path, columns: PairColumns | None = None, *, skip_bad
     negative = asked.negative or next((plain[name] for name in NEGATIVE_NAMES if name in plain), None)
     if negative is not None and negative not in table.columns:
         raise BertkitError(f"{path} has no column {negative!r}; it has {', '.join(table.columns)}")
-    free = [name for name in table.columns if name not in (negative, asked.score)]
     first, second = (
         given or next((plain[name] for name in names if name in plain), None)
         for given, names in ((asked.first, FIRST_NAMES), (asked.second, SECOND_NAMES))
     )
-    if negative is not None and not (first and second) and len(free) >= 2:
-        first, second = first or free[0], second or free[1]
+    if negative is not None and not (first and second):
+        first, second = _beside_negative(table.columns, plain, (first, second), (negative, asked.score))
     named = (first, second) if first and second else (asked.first, asked.second)
     options = TextOptions(*named, asked.score, problem="regression", labelled=False, skip_bad=skip_bad)
     source = TextSource(path, options)
@@ -82,16 +81,48 @@ def read_pairs(path: str | Path, columns: PairColumns | None = None, *, skip_bad
             f"{path} has one column that is known as text ({source.columns.text!r}), and pairs need two: name both as "
             f"first and second, among {names}"
         )
-    examples = [_with_negative(example, row.values.get(negative or "")) for row, example in source.rows()]
+    examples = _pairs(source, negative)
     if not examples:
         raise BertkitError(f"{path} has no pairs to use; {source.problems.count:,} rows were bad")
     told = f", hard negative = column {negative!r}" if negative else ""
     return PairTable(examples, source.columns.line(source.table) + told, source.problems)
 
 
-def _with_negative(example: TextExample, negative: object) -> PairExample:
-    text = negative if isinstance(negative, str) and negative.strip() else None
-    return PairExample(example.text, example.pair, example.label, example.line, text)
+def _beside_negative(
+    columns: Sequence[str], plain: Mapping[str, str], found: tuple[str | None, str | None], taken: Sequence[str | None]
+) -> tuple[str | None, str | None]:
+    """The two texts beside a negative: by names that go together, else the first columns that are free."""
+    known = ((plain[a], plain[b]) for a, b in PAIR_NAMES if a in plain and b in plain)
+    fitting = (two for two in known if all(name in (None, other) for name, other in zip(found, two, strict=True)))
+    first, second = next(fitting, found)
+    taken = (*taken, first, second, *(plain[name] for name in LABEL_NAMES if name in plain))
+    free = [name for name in columns if name not in taken]
+    if len(free) < (first is None) + (second is None):
+        return found
+    return first or free.pop(0), second or free.pop(0)
+
+
+def _pairs(source: TextSource, negative: str | None) -> list[PairExample]:
+    """Every whole pair; if any has a score, one without is a bad row, or it would count as meaning the same."""
+    found: list[PairExample] = []
+    for row, example in source.rows():
+        try:
+            found.append(_pair(example, row.values, negative))
+        except BadRowError as error:
+            source.problems.add(row.line, str(error))
+    if all(example.score is None for example in found):
+        return found
+    for example in found:
+        if example.score is None:
+            source.problems.add(example.line or 0, "the score is missing, and other pairs have one; fill it in")
+    return [example for example in found if example.score is not None]
+
+
+def _pair(example: TextExample, values: Mapping[str, Any], negative: str | None) -> PairExample:
+    if not (example.pair or "").strip():
+        raise BadRowError("the second text is empty; fill it in, or take the row out")
+    text = cell_text(values.get(negative), negative) if negative else ""
+    return PairExample(example.text, example.pair, example.label, example.line, text if text.strip() else None)
 
 
 def choose_loss(loss: str, examples: Sequence[PairExample]) -> Loss:
@@ -115,9 +146,9 @@ def score_range(examples: Sequence[PairExample]) -> tuple[float, float]:
 
 
 def positives(examples: Sequence[PairExample]) -> list[PairExample]:
-    """Pairs that mean the same: all without scores, else those in the upper quarter of the scores' range."""
-    if any(example.score is None for example in examples):
+    """Pairs that mean the same: those without scores, and those in the upper quarter of the scores' range."""
+    if all(example.score is None for example in examples):
         return list(examples)
     low, high = score_range(examples)
     bound = low + POSITIVE_SHARE * (high - low)
-    return [example for example in examples if example.score is not None and example.score >= bound]
+    return [example for example in examples if example.score is None or example.score >= bound]

@@ -125,6 +125,3 @@ def collate(items: Sequence[Item]) -> TaskBatch:
         rows=torch.from_numpy(np.concatenate(rows).astype(np.int64)),
         targets=torch.from_numpy(np.concatenate([item.targets for item in items])),
     )
-
-
-Scores = Mapping[str, float]

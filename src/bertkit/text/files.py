@@ -29,6 +29,8 @@ KINDS: dict[str, Kind] = {
     ".parquet": "parquet",
 }
 PACKED = (".gz", ".xz", ".zst")
+# The list of a vocabulary and the report of a token store, each with a file that always lies beside it.
+WRITTEN_BESIDE = {"vocab.txt": "tokenizer_config.json", "report.txt": "shard-00000.tokens.bin"}
 # What a stream of a damaged or cut file raises; the zstd libraries raise errors of their own (see `unpacking_errors`).
 READ_ERRORS: tuple[type[Exception], ...] = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
@@ -50,13 +52,19 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 def search_folder(folder: Path) -> list[Path]:
     """The files of text in a folder, by their names; others are told, hidden ones are not looked at."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and not is_hidden(file, folder))
-    inside = [file for file in files if inner_suffix(file) in KINDS]
+    inside = [file for file in files if is_text(file)]
     if not inside:
         raise BertkitError(f"{folder} holds no {', '.join(KINDS)} file (also .gz, .xz, .zst); name another folder")
-    if others := Counter(file.suffix.lower() or "no ending" for file in files if inner_suffix(file) not in KINDS):
+    if others := Counter(file.suffix.lower() or "no ending" for file in files if not is_text(file)):
         endings = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(5))
         warnings.warn(f"{others.total():,} other files in {folder} are not read: {endings}", stacklevel=1)
     return inside
+
+
+def is_text(file: Path) -> bool:
+    """Whether a file found in a folder holds text, by its name, and is not one that bertkit wrote beside others."""
+    beside = WRITTEN_BESIDE.get(file.name)
+    return inner_suffix(file) in KINDS and not (beside and file.with_name(beside).exists())
 
 
 def is_hidden(file: Path, folder: Path) -> bool:
@@ -96,10 +104,12 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def open_zstd(path: Path) -> IO[bytes]:
-    """A .zst file through the zstd library that is here: Python's own from 3.14 on, or the package `zstandard`."""
+    """A .zst file through the zstd library that is here: Python's own from 3.14 on, `zstandard`, or else pyarrow's."""
     library = zstd_library()
     if library is None:
-        raise BertkitError(f"{path} needs a zstd library; `pip install zstandard`, or unpack the file first")
+        from pyarrow import input_stream  # heavy; it refuses what `zstd --long` made
+
+        return io.BufferedReader(input_stream(path, compression="zstd"), 2**17)
     if library.__name__ != "zstandard":
         return cast(IO[bytes], library.open(path, "rb"))
     # By itself the package stops after the first frame and refuses windows that `zstd --long` makes.

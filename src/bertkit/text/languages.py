@@ -101,6 +101,12 @@ class LanguageCounts:
         """Of letters that could be either."""
         return self.num_capitals / max(1, self.num_capitals + self.num_small)
 
+    @property
+    def main_script_share(self) -> float:
+        """Of letters; kana and Chinese characters count as one script, for Japanese is written in both. 1 without any."""
+        mixed = sum(self.scripts[script] for script in ("Cjk", *KANA))
+        return max(mixed, *self.scripts.values()) / self.scripts.total() if self.scripts.total() else 1.0
+
     def shares(self, counts: Counter[str]) -> dict[str, float]:
         """Shares of the whole, the largest first."""
         return {name: count / max(1, counts.total()) for name, count in counts.most_common()}

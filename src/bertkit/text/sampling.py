@@ -2,7 +2,7 @@
 
 What enters: texts in any order, and a seed. What leaves: those whose hash with the seed is lowest, as many as fit.
 So the sample depends on the texts and the seed alone, not on their order or on how files cut them; equal texts are
-drawn together or not at all, and the texts held out never share a text with the sample.
+drawn together (up to the budget), and the texts held out never share a text with the sample.
 """
 
 import heapq
@@ -50,7 +50,7 @@ class TextSample:
                 self._held_out_bytes += len(data)
                 self.held_out.append(text)
             return
-        if rank >= self._below:
+        if rank >= self._below or len(data) > self.max_bytes:  # a text that never fits must not drive out others
             return
         heapq.heappush(self._heap, (-rank, data))
         self.num_bytes += len(data)

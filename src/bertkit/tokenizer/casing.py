@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertkit.errors import BertkitError
-from bertkit.tokenizer.pipeline import Spec, bert_normalizer, lowercases
+from bertkit.tokenizer.pipeline import Spec, bert_normalizer, flat_normalizers, lowercases
 
 
 class CasingWarning(UserWarning):
@@ -85,6 +85,8 @@ def settle_casing(
 ) -> tuple[str, list[str]]:
     """Set the casing in `spec`; returns where it came from (caller, config, tokenizer.json, vocabulary) and doubts."""
     own, doubt = bert_normalizer(spec), None
+    if any(part.get("type") == "Lowercase" for part in flat_normalizers(spec)):
+        own = None  # which would only add what else it does to uncased text: strip accents
     if wanted is not None:
         lowercase, origin = wanted, "given by the caller"
     elif in_config is not None and own is not None:

@@ -84,8 +84,9 @@ def _reason_to_skip(tokenizer: Tokenizer, parts: list[str], chosen: dict[str, No
 
 
 def free_rows(tokenizer: Tokenizer, count: int) -> list[int]:
-    """The first ids whose tokens are placeholders."""
-    found = [row for row, token in enumerate(tokenizer.tokens) if UNUSED.fullmatch(token)]
+    """The first ids whose tokens are placeholders; one that somebody added as a token is in use."""
+    in_use = {token["id"] for token in tokenizer.spec["added_tokens"]}
+    found = [row for row, token in enumerate(tokenizer.tokens) if UNUSED.fullmatch(token) and row not in in_use]
     if len(found) < count:
         raise BertkitError(
             f"{count} words need as many [unused] rows, but the vocabulary has {len(found)}; "

@@ -19,7 +19,7 @@ from bertkit.text.cleaning import clean_paragraph
 from bertkit.text.documents import ReadOptions, read_documents
 from bertkit.text.files import find_files
 from bertkit.text.reports import ReadReport
-from bertkit.text.sampling import TextSample
+from bertkit.text.sampling import TextSample, sample_texts
 from bertkit.tokenizer.report import VocabularyReport, measure_vocabulary
 from bertkit.tokenizer.train import train_vocabulary
 from bertkit.tokenizer.wordpiece import Tokenizer
@@ -104,6 +104,10 @@ def learn_vocabulary(
         report("paragraphs read", 1)
     if not sample.num_seen_bytes and read.named:
         raise BertkitError(f"there is no word to learn a vocabulary from{read.why_nothing}")
+    if not len(sample) and sample.held_out:  # so little text that nothing else is left
+        sample = sample_texts(sample.held_out, options.sample_bytes, options.seed)
+    if not len(sample) and sample.num_seen:
+        raise BertkitError(f"no paragraph fits into a sample of {options.sample_bytes:,} bytes; give a larger one")
     tokenizer = train_vocabulary(
         sample.texts(),
         size=options.size,

@@ -19,7 +19,7 @@ from bertkit.tokenizer.folder import Stored
 from bertkit.tokenizer.pipeline import complete_spec, new_spec
 from bertkit.tokenizer.wordpiece import Tokenizer
 
-MAX_ALPHABET = 1000  # characters; as in the trainers of the published vocabularies
+MAX_ALPHABET = 1000  # characters that come before any joined piece; as in the trainers of the published vocabularies
 MIN_FREQUENCY = 2
 MAX_WORD_LENGTH = 100  # longer words become [UNK], so nothing is learned from them
 
@@ -48,15 +48,20 @@ def train_vocabulary(
         del counts[word]
     if not counts:
         raise BertkitError("there is no word to learn a vocabulary from; give some text")
-    alphabet = choose_alphabet(counts, size - len(first))
+    room = size - len(first)
+    alphabet = choose_alphabet(counts, room)
     tokens = join_pieces(counts, [*first, *alphabet], size)
+    if len(tokens) < size:  # the room that the joined pieces leave is for more characters: Chinese has thousands
+        room -= len(tokens) - len(first) - len(alphabet)
+        more = choose_alphabet(counts, room, most=room)
+        tokens = join_pieces(counts, [*first, *more], size) if len(more) > len(alphabet) else tokens
     spec = new_spec(tokens, "the learned vocabulary")
     spec["normalizer"]["lowercase"] = lowercase
     spec = complete_spec(spec, special, "the learned vocabulary")
     return Tokenizer(Stored(spec, special, None, "given by the caller"), "the learned vocabulary")
 
 
-def choose_alphabet(counts: Counter[str], room: int) -> list[str]:
+def choose_alphabet(counts: Counter[str], room: int, most: int = MAX_ALPHABET) -> list[str]:
     """The commonest characters that fit, first as word starts and then as continuations, each in Unicode order."""
     totals: Counter[str] = Counter()
     inside: set[str] = set()
@@ -65,7 +70,7 @@ def choose_alphabet(counts: Counter[str], room: int) -> list[str]:
             totals[character] += count
         inside.update(word[1:])
     kept = []
-    for character in sorted(totals, key=lambda c: (-totals[c], c))[:MAX_ALPHABET]:
+    for character in sorted(totals, key=lambda c: (-totals[c], c))[:most]:
         room -= 1 + (character in inside)
         if room < 0:
             break

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from bertkit.errors import BertkitError
@@ -192,7 +191,7 @@ class Run:
 
         try:
             finish_run(self.recipe, self.out, model, self.data, self.trainer.progress)
-        except (OSError, SafetensorError) as error:
+        except (OSError, BertkitError) as error:
             why = getattr(error, "strerror", None) or error
             raise BertkitError(
                 f"the run is done, but its model cannot be written to {self.out}: {why}; make room, then --resume"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertkit.corpus.doctor import sample
 from bertkit.corpus.doctor.findings import Needs, data_findings
 from bertkit.corpus.doctor.look import Look, PieceCounts, look_at
 from bertkit.corpus.doctor.sample import StorePart, StoreSource, TextSource, part_of_store, shard_documents
@@ -32,6 +33,12 @@ RUSSIAN = [
     "Она положила хлеб на стол, но никто не хотел его есть, потому что он был слишком жестким.",
     "Зимой дорогу через лес не так легко найти, и нужно смотреть на звезды, если они видны.",
     "После дождя дети выбежали из дома, чтобы играть в лужах, которые были перед школой.",
+]
+
+JAPANESE = [
+    "漁師は朝早く犬を連れて岸辺に行きましたが、水の上はまだ暗かったです。",
+    "彼女はテーブルの上にパンを置きましたが、硬すぎたので誰も食べたがりませんでした。",
+    "雨の後、子供たちは学校の前の水たまりで遊ぶために家から走り出しました。",
 ]
 
 
@@ -100,6 +107,15 @@ def test_languages_mixed(tmp_path: Path, tokenizer: Tokenizer, examine) -> None:
     assert {"English", "German", "Russian"} <= set(found.values["languages"])
     assert found.values["scripts"]["Cyrillic"] > 0.2
     assert "--accept languages" in found.advice
+
+
+@EXAMINE
+def test_japanese_is_one_language_in_three_scripts(tmp_path: Path, examine) -> None:  # type: ignore[no-untyped-def]
+    own = train_vocabulary(JAPANESE, size=300, lowercase=True)
+    found = examine(tmp_path, [JAPANESE, JAPANESE[::-1]], own)["languages"]
+    assert found.values["languages"] == {"Japanese": 1.0}
+    assert set(found.values["scripts"]) == {"Hiragana", "Cjk", "Katakana"}
+    assert found.level == "ok"
 
 
 def words(document: list[str]) -> list[str]:
@@ -216,6 +232,35 @@ def test_the_budget_is_shared_among_files(tmp_path: Path, tokenizer: Tokenizer) 
     assert 3500 < seen.num_characters < 6000
     assert 0 < share < 0.5
     assert "beginnings of 2 files" in how
+
+
+def test_what_was_not_read_is_not_called_all_of_it(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, sample_documents())
+    (tmp_path / "small.txt").write_text("A dog.\n")
+    budget = sum(len(line) for document in sample_documents() for line in document)  # a half of it is for each file
+    seen = look_at(TextSource([tmp_path], tokenizer, budget))
+    assert 0.4 < seen.share < 0.7
+    assert seen.source.extent(seen.num_characters)[1].startswith("the beginnings of 2 files")
+    monkeypatch.setattr(sample, "MOST_FILES", 1)
+    (tmp_path / "corpus.txt").write_text("A cat sleeps.\n")
+    seen = look_at(TextSource([tmp_path], tokenizer, 10**6))
+    assert seen.share < 1.0
+    assert seen.source.extent(seen.num_characters)[1].startswith("the beginnings of 1 files")
+
+
+def test_the_share_is_one_of_characters_in_any_script(tmp_path: Path) -> None:
+    own = train_vocabulary(JAPANESE, size=300, lowercase=True)
+    seen = look_at(TextSource([write(tmp_path, [[line] for line in JAPANESE] * 40)], own, 2000))
+    assert seen.share == pytest.approx(2000 / (40 * sum(map(len, JAPANESE))), rel=0.1)
+
+
+def test_characters_without_tokens_are_no_text(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    found = examine_text(tmp_path, [["\ue000\ue001"], *sample_documents()[:3]], tokenizer)
+    assert found["looked at"].values["num_documents"] == 3
+    with pytest.raises(BertkitError, match="no text to look at"):
+        look(write(tmp_path, [["\ue000\ue001"]]), tokenizer)
 
 
 def shard(documents: list[list[int]]) -> Shard:

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import random
+import shutil
 import string
 from collections import Counter
 from pathlib import Path
@@ -15,7 +17,7 @@ from bertkit.corpus.prepare import blocks as prepare_blocks
 from bertkit.corpus.prepare import parts as prepare_parts
 from bertkit.corpus.prepare.blocks import PrepareOptions
 from bertkit.corpus.prepare.estimate import estimate
-from bertkit.corpus.prepare.plan import WORK
+from bertkit.corpus.prepare.plan import WORK, Plan
 from bertkit.corpus.prepare.report import read_report
 from bertkit.corpus.prepare.run import prepare
 from bertkit.corpus.store import TokenStore
@@ -255,8 +257,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tokenizer: Tokenizer, t
         with paths[0].open("a") as file:
             file.write("More.\n")
 
-    with pytest.raises(BertkitError, match="changed while it was read"):
+    with pytest.raises(BertkitError, match=r"changed while it was read; .* start again with another folder"):
         prepare(paths, tokenizer, tmp_path / "store", progress=grow, workers=workers)
+    with pytest.raises(BertkitError, match="another content"):  # so nothing less would do
+        prepare(paths, tokenizer, tmp_path / "store", workers=1)
 
 
 def test_the_estimate_is_near(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -269,3 +273,51 @@ def test_the_estimate_is_near(tokenizer: Tokenizer, tmp_path: Path) -> None:
     assert expected.num_tokens == pytest.approx(report.num_tokens, rel=0.1)
     assert expected.store_bytes == pytest.approx(report.num_bytes, rel=0.1)
     assert expected.seconds > 0
+
+
+def test_the_estimate_counts_characters_of_any_script(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "chinese.txt"
+    path.write_text("\n\n".join("".join(chr(0x4E00 + 7 * n + m) for m in range(40)) for n in range(200)), "utf-8")
+    expected = estimate([path], tokenizer, tmp_path / "store", workers=1)
+    report = prepare([path], tokenizer, tmp_path / "store", workers=1)
+    assert expected.num_tokens == pytest.approx(report.num_tokens, rel=0.05)
+    assert expected.num_characters == pytest.approx(report.read["num_characters"], rel=0.05)
+
+
+def test_a_file_name_that_is_no_utf8_is_no_obstacle(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_bytes(b"Dog.\n\nCat \xff.\n")
+    report = prepare([path], tokenizer, tmp_path / "store", workers=1)
+    assert report.read["named"] == [{"file": "caf\ufffd.txt", "line": 3, "reason": "not UTF-8"}]
+    assert TokenStore.open(tmp_path / "store").manifest.inputs[0].name == "caf\ufffd.txt"
+    assert prepare([path], tokenizer, tmp_path / "store", workers=1) == report
+
+
+@pytest.mark.filterwarnings("ignore:.*other files in")
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_store_inside_the_folder_of_its_text_is_none_of_the_text(
+    tokenizer: Tokenizer, tmp_path: Path, finished: bool
+) -> None:
+    paths = write_corpus(tmp_path, [[["Dog.", "Cat."], ["Bird."]]])
+    report = prepare([tmp_path], tokenizer, tmp_path / "store", workers=1)
+    if not finished:  # what a start that was killed early leaves: a plan, and a vocab.txt for the workers
+        Plan.of_manifest(TokenStore.open(tmp_path / "store").manifest).write(tmp_path / "plan.json")
+        shutil.rmtree(tmp_path / "store")
+        tokenizer.save(tmp_path / "store" / WORK / "tokenizer")
+        (tmp_path / "plan.json").rename(tmp_path / "store" / WORK / "plan.json")
+    assert prepare([tmp_path], tokenizer, tmp_path / "store", workers=1) == report
+    assert estimate([tmp_path], tokenizer, tmp_path / "store", workers=1).num_files == len(paths)
+
+
+def test_a_finished_store_that_lost_a_file_is_not_called_finished(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    paths = write_corpus(tmp_path / "text", random_corpus(1, 2, 5))
+    prepare(paths, tokenizer, tmp_path / "store", workers=1)
+    (tmp_path / "store" / "report.json").rename(tmp_path / "report.json")
+    with pytest.raises(
+        BertkitError, match=r"report\.json cannot be read .*; prepare the store again, into another folder"
+    ):
+        prepare(paths, tokenizer, tmp_path / "store", workers=1)
+    (tmp_path / "report.json").rename(tmp_path / "store" / "report.json")
+    (tmp_path / "store" / "shard-00001.tokens.bin").unlink()
+    with pytest.raises(BertkitError, match=r"tokens\.bin is missing; prepare the store again, into another folder"):
+        prepare(paths, tokenizer, tmp_path / "store", workers=1)

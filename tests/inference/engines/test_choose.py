@@ -13,6 +13,7 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.engines import choose as engines
 from bertkit.inference.engines.choose import use_engine
 from bertkit.inference.engines.export import export_onnx
+from bertkit.inference.engines.peers import peers_of
 from bertkit.inference.engines.session import SessionEncoder, num_threads
 from bertkit.inference.fresh import untrained
 from bertkit.model.packed import pack
@@ -130,3 +131,95 @@ def test_bad_choices_are_one_line(plain: Bert, monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "onnx" / "model.onnx").touch()
     monkeypatch.setattr(engines, "has_runtime", lambda: False)
     assert use_engine(plain, "auto", folder=tmp_path).engine == "torch"
+
+
+def test_an_export_of_other_weights_is_not_used(tmp_path: Path) -> None:
+    first, second = untrained(0, num_layers=1), untrained(1, num_layers=1)
+    folder = first.save(tmp_path / "m")
+    export_onnx(first, folder, int8=True)
+    second.save(folder)
+    with pytest.warns(UserWarning, match="is of other weights and is not used; export it again"):
+        loaded = bertkit.load(folder, device="cpu")
+    assert loaded.engine == "torch"
+    asked = bertkit.load(folder, device="cpu", engine="int8")  # measured anew, as without an export
+    np.testing.assert_array_equal(asked.embed(TEXTS), use_engine(second, "int8").embed(TEXTS))
+
+
+def test_the_last_export_counts(tmp_path: Path) -> None:
+    bert = untrained(0, num_layers=1)
+    folder = bert.save(tmp_path / "m")
+    export_onnx(bert, folder, int8=True)
+    export_onnx(bert, folder)
+    assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
+    assert bertkit.load(folder, device="cpu").engine == "onnx"
+
+
+def test_a_home_folder_is_used_as_it_was_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export_onnx(bert := untrained(0, num_layers=1), bert.save(tmp_path / "m"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert bertkit.load("~/m", device="cpu").engine == "onnx"
+
+
+def test_a_failed_export_leaves_the_one_before(tmp_path: Path) -> None:
+    bert = untrained(0, num_layers=1)
+    export_onnx(bert, tmp_path)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "onnx").iterdir()}
+    with pytest.raises(BertkitError, match="no task's head"):
+        export_onnx(bert, tmp_path, int8=True, evaluate=tmp_path / "dev.csv")
+    with torch.no_grad():
+        bert.model.encoder.embeddings.norm.weight[0] = float("nan")
+    with pytest.raises(BertkitError, match="differs from PyTorch by nan"):
+        export_onnx(bert, tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "onnx").iterdir()} == before
+
+
+def test_what_cannot_be_exported_is_one_line(tmp_path: Path) -> None:
+    bert = untrained(0, num_layers=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(BertkitError, match="file/onnx cannot be made"):
+        export_onnx(bert, tmp_path / "file")
+    bert.model.to(torch.bfloat16)
+    with pytest.raises(BertkitError, match="dtype='float32'"):
+        export_onnx(bert, tmp_path)
+
+
+def test_pytorch_takes_over_again() -> None:
+    bert = untrained(0, num_layers=1)
+    encoder, truth = bert.model.encoder, bert.embed(TEXTS)
+    use_engine(bert, "int8", threads=1)
+    assert use_engine(bert, "torch").engine == "torch"
+    assert bert.model.encoder is encoder
+    np.testing.assert_array_equal(bert.embed(TEXTS), truth)
+
+
+def test_peers_that_cannot_load_a_folder_are_left_out(tmp_path: Path) -> None:
+    untrained(0, num_layers=1).save(tmp_path, layout="int8")
+    found, notes = peers_of(tmp_path, 64, 1)
+    assert found == {}
+    assert "transformers does not load" in notes[0]
+    assert "\n" not in notes[0]
+
+
+def test_weights_that_change_under_an_engine_count() -> None:
+    bert = use_engine(untrained(0, num_layers=1, initializer_range=0.2), "int8", threads=1)
+    encoder, before = bert.model.encoder, bert.embed(TEXTS)
+    assert isinstance(encoder, SessionEncoder)
+    bert.model.to("cpu").train().eval()
+    assert encoder.is_current
+    optimizer = torch.optim.SGD(bert.model.parameters(), lr=0.1)
+    encoder(pack([[2, 5, 6, 3]]))[0].pow(3).sum().backward()
+    optimizer.step()
+    after = bert.embed(TEXTS)
+    assert abs(after - before).max() > 1e-3
+    np.testing.assert_array_equal(bert.encode(TEXTS[0]).vectors.mean(0), bert.embed(TEXTS[0]))
+    with torch.inference_mode():
+        batch = pack([[2, 5, 6, 3], [2, 3]])
+        assert torch.equal(encoder(batch), encoder.all_layers(batch)[-1])
+    np.testing.assert_array_equal(after, use_engine(bert, "torch").embed(TEXTS))
+
+
+def test_a_left_to_right_model_is_pytorchs_whatever_lies_beside_it(tmp_path: Path) -> None:
+    folder = untrained(0, num_layers=1, is_causal=True).save(tmp_path / "m")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").touch()
+    assert bertkit.load(folder, device="cpu").engine == "torch"

@@ -206,3 +206,16 @@ def test_what_a_file_holds(bert: Bert, tmp_path: Path) -> None:
     assert [one.words for one in words] == [("EU", "sleeps"), ("Milk",)]  # type: ignore[union-attr]
     cut = list(open_examples(str(tmp_path / "lines.txt"), "word", bert.tokenizer).examples)
     assert cut[1].words == ("Milk", ",", "please", ".")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("label", "text"), [(3.0, "3"), (0.1, "0.1"), (1234567.0, "1234567"), (3.1234567, "3.1234567"), (("a", "b"), "a,b")]
+)
+def test_labels_keep_every_digit(label: Any, text: str) -> None:
+    assert features.label_text(label) == text
+
+
+def test_words_of_pairs_are_not_half_taken(bert: Bert, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2\nA dog.,A cat.\n")
+    with pytest.raises(BertkitError, match="these are pairs"):
+        list(open_examples(str(tmp_path / "pairs.csv"), "word", bert.tokenizer).examples)

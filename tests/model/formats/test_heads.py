@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bertkit.errors import BertkitError
 from bertkit.model.formats import load_model, save_model
@@ -120,3 +121,22 @@ def test_report_in_words_and_json(tmp_path: Path) -> None:
     data = json.loads(json.dumps(report.to_json()))
     assert data["new"] == ["span"]
     assert data["num_parameters"] == sum(p.numel() for p in load_model(tmp_path, heads=["mlm", "span"])[0].parameters())
+
+
+def test_a_new_head_is_of_another_problem(tmp_path: Path) -> None:
+    save_model(make_model("pooler", "classifier", labels=("score",), problem="regression"), tmp_path)
+    assert load_model(tmp_path, labels=["good"])[0].config.problem == "regression"
+    assert load_model(tmp_path, labels=["good", "bad"])[0].config.problem == "single_label"
+
+
+@pytest.mark.parametrize("head", ["nsp", "classifier"])
+def test_a_head_without_the_pooler_that_it_reads(head: Any, tmp_path: Path) -> None:
+    save_model(make_model("pooler", head), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BertkitError) as caught:
+        load_model(tmp_path)
+    assert_one_line(caught.value, "model.safetensors", f"the {head} head is there", "heads=[]")
+    assert load_model(tmp_path, heads=[])[0].config.heads == ()
+    assert load_model(tmp_path, heads=["pooler", head])[1].new == ("pooler",)

@@ -14,6 +14,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from bertkit.errors import BertkitError
 from bertkit.model.formats import hub, load_model, resolve, save_model
+from bertkit.model.formats.sentence_transformers import SENTENCE_FILES
 from tests.model.formats.peers import assert_one_line, make_model
 
 
@@ -121,3 +122,7 @@ def test_what_was_fetched_before_needs_no_network(no_cache: Path) -> None:
     assert load_model(resolve("org/name"))[0].config.heads == ("pooler",)
     (repository / "snapshots" / commit / "model.safetensors").unlink()
     refusal("org/name", "could not be reached")
+
+
+def test_what_says_how_sentence_vectors_are_made_is_fetched() -> None:
+    assert {*SENTENCE_FILES} <= {*hub._patterns("a/b", ["model.safetensors"])}

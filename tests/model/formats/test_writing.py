@@ -1,5 +1,6 @@
 """Saving: nothing half-written, nothing hidden, nothing that cannot be read back."""
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,22 @@ def test_the_model_itself_is_left_alone(tmp_path: Path) -> None:
     save_model(model, tmp_path, dtype=torch.float16)
     assert model.training
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "sharded", "bin", "tf1", "int8"])
+def test_a_full_disk_is_one_line(layout: Any, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(BertkitError) as caught:
+            save_model(make_model("pooler"), tmp_path, layout=layout)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_one_line(caught.value, str(tmp_path), "cannot be written")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_without_an_index_are_somebody_elses(tmp_path: Path) -> None:
+    (tmp_path / "model-00001-of-00002.safetensors").write_text("being fetched")
+    save_model(make_model("pooler"), tmp_path)
+    assert (tmp_path / "model-00001-of-00002.safetensors").exists()

@@ -114,3 +114,9 @@ def test_any_lengths(num_question: int, num_words: int, max_length: int, stride:
         covered |= set(range(window.start, window.stop))
     assert covered == set(range(num_words))
     assert len(framed.question) + framed.question_cut == num_question
+
+
+def test_what_is_cut_shares_nothing_so_a_stride_does_not_matter() -> None:
+    context = context_of("the man went to the store in the city")
+    (window,) = frame([7, 8], context, Limit(9, "truncate", 100), 64, "it").windows
+    assert (window.start, window.stop, window.num_cut) == (0, 4, 5)

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.feed import processes as feed_processes
+from bertkit.tasks.feed.arrays import ArrayFeed
 from bertkit.tasks.feed.pretraining import PretrainingFeed, held_out_feed
 from bertkit.tasks.feed.workers import BatchLoader, prefetch
 from tests.tasks.feed.test_pretraining import CONFIG, STORE, VOCABULARY, equal
@@ -159,3 +162,28 @@ except KeyboardInterrupt:
     )
     assert run.returncode == 7, run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_epochs_of_a_few_micro_batches_outlive_the_parents_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(CONFIG, tokens_per_batch=100_000)
+    reference, feed = (PretrainingFeed(STORE, VOCABULARY, few) for _ in range(2))
+    assert feed.epoch_size < feed_processes.NUM_SLOTS
+    fill = ArrayFeed.fill
+
+    def fill_slowly(self: ArrayFeed, index: int, buffer: Any) -> Any:
+        time.sleep(0.03)  # so that the parent has removed an epoch's folder before a worker looks for it
+        return fill(self, index, buffer)
+
+    monkeypatch.setattr(ArrayFeed, "fill", fill_slowly)
+    for index, batch in enumerate(prefetch(feed, range(20), 2, start_method="fork")):
+        assert equal(batch, reference.micro_batch(index))
+
+
+def test_an_epoch_that_is_over_may_be_asked_for_again() -> None:
+    few = replace(CONFIG, tokens_per_batch=100_000)
+    reference, feed = (PretrainingFeed(STORE, VOCABULARY, few) for _ in range(2))
+    loader = BatchLoader(feed, 1, start_method="fork")
+    for index in (*range(6 * feed.epoch_size), 1, 0):
+        loader.ask(index)
+        assert equal(loader.take(index), reference.micro_batch(index))
+    loader.close()

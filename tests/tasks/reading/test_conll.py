@@ -84,10 +84,10 @@ def test_words_alone_and_comments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "line", "reason"),
     [
-        ("a X O\n\nb O\n\nc X O\n", 3, "2 columns where the lines before have 3"),
+        ("a X O\n\nb O\n\nc X O\n", 3, "2 columns where most lines have 3"),
         ("a\tO\n\n\tO\n\nc\tO\n", 3, "the word is empty"),
         ("a\tO\n\nb\t\n\nc\tO\n", 3, "the tag of 'b' is empty"),
-        ("a O\n\nb PER\n\n" + "c O\n" * 20, 3, "the tag 'PER' is neither O nor as B-PER"),
+        ("a B-LOC\n\nb PER\n\n" + "c O\n" * 20, 3, "the tag 'PER' is neither O nor as B-PER"),
     ],
 )
 def test_bad_lines(tmp_path: Path, content: str, line: int, reason: str) -> None:
@@ -154,3 +154,22 @@ def test_any_tags_become_legal_bio(tags: list[str]) -> None:
     assert to_bio(found) == found
     for before, tag in zip(("O", *found), found, strict=False):
         assert not tag.startswith("I-") or before[2:] == tag[2:]
+
+
+def test_kinds_without_prefixes_are_taken_however_rare_they_are(tmp_path: Path) -> None:
+    for many in (1, 50):
+        found = read_conll(write(tmp_path, "Ann PER\n" + "x O\n" * many)).examples
+        assert found[0].tags == ("PER", *["O"] * many)
+        assert TagSource(tmp_path / "a.txt").guess == "word = column 1, tag = column 2, taken as it is"
+
+
+def test_the_line_that_differs_from_most_is_the_bad_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "a O\n\nb X O\nc X O\n")
+    with pytest.raises(BertkitError, match="line 1: 2 columns where most lines have 3"):
+        read_conll(path)
+    assert [e.words for e in read_conll(path, TagOptions(skip_bad=True)).examples] == [("b", "c")]
+
+
+def test_columns_are_numbers() -> None:
+    with pytest.raises(BertkitError, match="so 'text' is none"):
+        TagOptions(word_column="text")  # type: ignore[arg-type]

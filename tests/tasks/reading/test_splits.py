@@ -93,3 +93,8 @@ def test_class_weights() -> None:
     assert class_weights({"a": 6, "b": 2}) == pytest.approx({"a": 8 / 12, "b": 2.0})  # n / (classes x count)
     with pytest.raises(BertkitError, match="every class"):
         class_weights({"a": 1, "b": 0})
+
+
+def test_what_is_said_is_what_was_held_out() -> None:
+    pairs = [TextExample(str(number), None, f"c{number % 50}") for number in range(100)]
+    assert "50 of 100 examples (50%) held out" in split_examples(pairs, share=0.9).said  # a class keeps one

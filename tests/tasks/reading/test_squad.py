@@ -133,3 +133,21 @@ def test_real_files(tmp_path: Path) -> None:
     assert (len(train.examples), train.problems.count) == (8653, 1)  # one answer of it is empty
     for example in train.examples:
         assert all(example.context[a.start : a.start + len(a.text)] == a.text for a in example.answers)
+
+
+def test_rows_of_version_2_and_lists_that_do_not_match(tmp_path: Path) -> None:
+    none = {"id": "a", "question": "Who?", "context": CONTEXT, "answers": {"text": [], "answer_start": []}}
+    asked = {"id": "b", "question": "Who?", "context": CONTEXT}
+    table = read_squad(write(tmp_path, f"{json.dumps(none)}\n{json.dumps(asked)}\n", "a.jsonl"))
+    assert [example.is_impossible for example in table.examples] == [True, False]
+    assert "1 of them without an answer" in table.guess
+    short = {**none, "answers": {"text": ["October", "1973"], "answer_start": [12]}}
+    with pytest.raises(BertkitError, match="an answer needs a text and an answer_start"):
+        read_squad(write(tmp_path, json.dumps(short), "b.jsonl"))
+
+
+def test_a_number_as_id_is_found_where_it_is_the_id(tmp_path: Path) -> None:
+    content = json.dumps(json.loads(squad({**question(), "id": 1}, {**question("", "", 0), "id": 12})), indent=1)
+    line = next(number for number, text in enumerate(content.splitlines(), start=1) if '"id": 12' in text)
+    with pytest.raises(BertkitError, match=f"line {line}: question 12: an answer is empty"):
+        read_squad(write(tmp_path, content))

@@ -11,6 +11,7 @@ import pytest
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.examples import TextExample
+from bertkit.tasks.reading.lines import SAMPLE_CHARACTERS
 from bertkit.tasks.reading.texts import TextOptions, TextSource, read_texts
 from tests.tasks.reading.real import unpack
 from tests.text.packing import PACKERS
@@ -89,6 +90,10 @@ def test_csv_delimiter_is_guessed(tmp_path: Path, delimiter: str) -> None:
 def test_tsv_quotes_are_literal(tmp_path: Path) -> None:
     path = write(tmp_path, "a.tsv", 'sentence\tlabel\n" he said , " no\t1\n"whole"\t0\n')
     assert [e.text for e in examples(path)] == ['" he said , " no', '"whole"']
+    split = write(
+        tmp_path, "b.tsv", 'sentence\tlabel\n"He came .\t1\nHe left ."\t0\nSo .\t1\n'
+    )  # said in two sentences
+    assert [(e.text, e.label) for e in examples(split)] == [('"He came .', "1"), ('He left ."', "0"), ("So .", "1")]
 
 
 @pytest.mark.parametrize("cell", ['"a\tb"', '"a\nb"', '"say ""hi"" now"'])
@@ -240,3 +245,34 @@ def test_reading_streams(tmp_path: Path) -> None:
     source = iter(TextSource(path))
     assert next(source) == TextExample(long, None, "a", 2)  # the bad last row has not been met yet
     assert sum(1 for _ in TextSource(path, TextOptions(skip_bad=True))) == 10_000
+
+
+def test_a_bad_line_before_the_header_is_named_and_the_header_is_no_row(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", '"a"b,c\ntext,label\nGood film.,yes\nBad film.,no\n')
+    assert "line 1: a quote stands inside" in refused(path)
+    assert [example.label for example in examples(path, skip_bad=True)] == ["yes", "no"]
+
+
+def test_not_a_number_is_a_gap_and_no_class(tmp_path: Path) -> None:
+    path, films = tmp_path / "a.parquet", ["Good film.", "Bad film.", "A film."]
+    pyarrow.parquet.write_table(pyarrow.table({"text": films, "label": [1.0, 0.0, float("nan")]}), path)
+    assert "line 3: the label is empty" in refused(path)
+    assert [example.label for example in examples(path, labelled=False)] == ["1", "0", None]
+    lines = [json.dumps({"text": f"Film {n}.", "label": n / 3 if n != 2 else float("nan")}) for n in range(30)]
+    path = write(tmp_path, "a.jsonl", "\n".join(lines))
+    assert TextSource(path).problem == "regression"
+
+
+@pytest.mark.parametrize("options", [{"problem": "multilabel"}, {"quotes": "wrapped"}])
+def test_options_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(BertkitError, match=rf"{next(iter(options))} is '.*'; choose one of"):
+        TextOptions(**options)
+
+
+def test_a_look_that_ends_inside_a_cell_sees_no_more_columns(tmp_path: Path) -> None:
+    cell = '"' + "\n".join(f"line {number}, with, commas" for number in range(200)) + '"'
+    path = write(tmp_path, "a.csv", "".join(f"{cell},{'no' if number % 2 else 'yes'}\n" for number in range(400)))
+    assert path.stat().st_size > SAMPLE_CHARACTERS
+    source = TextSource(path)
+    assert source.table.columns == ("1", "2")
+    assert source.columns.label == "2"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.problems import Problems
-from bertkit.tasks.reading.tables import Table, TableKind, open_table
+from bertkit.tasks.reading.tables import Row, Table, TableKind, open_table
 from bertkit.tasks.reading.texts import TextOptions, TextSource
 from bertkit.tasks.reading.writing import prediction_writer, table_writer
 from tests.text.packing import PACKERS
@@ -173,3 +173,20 @@ def test_nothing_half_written(tmp_path: Path) -> None:
         predict(source, tmp_path / "no" / "out.csv")
     with pytest.raises(BertkitError, match="no ending"):
         predict(source, tmp_path / "out")
+
+
+def test_classes_may_come_after_many_rows_without_any(tmp_path: Path) -> None:
+    labels: list[tuple[str, ...]] = [()] * 600 + [("a", "b")]
+    with table_writer(tmp_path / "a.parquet", Table(Path("in.csv"), "csv", ("text",)), ["label"]) as write:
+        for label in labels:
+            write({"text": "x", "label": label})
+    assert [tuple(row["label"]) for row in values(tmp_path / "a.parquet")] == labels
+
+
+def test_the_name_that_comes_late_is_the_one_that_is_told(tmp_path: Path) -> None:
+    late, table = Row(7, {"text": "b", "confidence": 1}), Table(Path("in.jsonl"), "jsonl", ("text",))
+    with (
+        prediction_writer(tmp_path / "out.jsonl", table) as write,
+        pytest.raises(BertkitError, match="line 7 has a field 'confidence'"),
+    ):
+        write(late, "yes", 0.5)

@@ -90,3 +90,8 @@ def test_a_word_is_read_where_the_nearer_edge_is_farthest(sizes: list[int], max_
         for word in window.read:
             best = max(context(word, first, stop) for first, stop in spans if first <= word < stop)
             assert context(word, window.first, window.stop) == best
+
+
+def test_what_is_cut_shares_nothing_so_a_stride_does_not_matter() -> None:
+    (window,) = plan_windows([2, 2, 3, 1], Limit(8, "truncate", 100), "it")
+    assert window.read == (0, 1)

@@ -171,7 +171,7 @@ def _languages(look: Look) -> Finding:
     known = {name: share for name, share in shares.items() if name != UNCLEAR}
     unclear, total = shares.get(UNCLEAR, 0.0), max(1e-9, sum(known.values()))
     foreign = 1.0 - max(known.values(), default=total) / total if unclear < 1.0 else 0.0
-    foreign_letters = 1.0 - max(scripts.values(), default=1.0)
+    foreign_letters = 1.0 - look.languages.main_script_share
     level = grade(max(foreign, foreign_letters), warning=0.05, problem=0.2)
     advice = "separate the languages, or learn one vocabulary on all of them; --accept languages if it is meant"
     if level == "ok" and unclear > 0.5:

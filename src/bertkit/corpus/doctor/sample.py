@@ -64,6 +64,8 @@ class TextSource:
     budget: int  # characters
     options: PrepareOptions = field(default_factory=PrepareOptions)
     report: ReadReport = field(default_factory=ReadReport)
+    is_whole: bool = field(default=False, init=False)  # whether `documents` gave all there is
+    bytes_a_character: float = field(default=1.0, init=False)  # of what it gave: 3 in Chinese
     is_text = True
 
     @cached_property
@@ -72,42 +74,50 @@ class TextSource:
         return find_files(self.inputs)
 
     @cached_property
-    def num_characters(self) -> int:
-        """Of all files, about: how much text packed files hold is guessed from the beginnings of a few."""
+    def chosen(self) -> list[Path]:
+        """Those that are looked into."""
+        return self.files[:: -(-len(self.files) // MOST_FILES)]
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Of all text, about: how much packed files hold is guessed from the beginnings of a few."""
         few = self.files[:: -(-len(self.files) // FILES_WEIGHED)]
         weights = [path.stat().st_size for path in few]
         text = sum(weight * text_factor(path) for weight, path in zip(weights, few, strict=True))
         return round(sum(path.stat().st_size for path in self.files) * text / max(1, sum(weights)))
 
     def documents(self) -> Iterator[LookedAt]:
-        """The beginning of each file; what one does not need is left to the others."""
-        step = -(-len(self.files) // MOST_FILES)
-        chosen, left = self.files[::step], self.budget
-        for number, path in enumerate(chosen):
-            share = left // (len(chosen) - number)
+        """The beginning of each file; what one does not need is left to those after it."""
+        left, is_whole = self.budget, len(self.chosen) == len(self.files)
+        num_characters = num_bytes = 0
+        for number, path in enumerate(self.chosen):
+            share = left // (len(self.chosen) - number)
             for document in read_documents(path, self.options.reading(), self.report):
+                if share <= 0:
+                    is_whole = False
+                    break
                 size = sum(map(len, document.paragraphs))
+                num_characters += size
+                num_bytes += sum(len(text.encode()) for text in document.paragraphs)
                 yield from self._looked_at(document)
                 share, left = share - size, left - size
-                if share <= 0:
-                    break
+        self.is_whole, self.bytes_a_character = is_whole, num_bytes / max(1, num_characters)
 
     def _looked_at(self, document: Document) -> Iterator[LookedAt]:
         cleaned = [text for text in map(clean_paragraph, document.paragraphs) if text]
         by_line = self.options.sentences == "line"
         paragraphs = [[text] if by_line else split_sentences(text) for text in cleaned]
         sentences = [sentence for paragraph in paragraphs for sentence in paragraph]
-        if sentences:
-            ids = self.tokenizer.encode_ids(sentences)
+        ids = self.tokenizer.encode_ids(sentences)
+        if any(ids):  # some characters, such as those for private use, are no tokens
             yield LookedAt(paragraphs, [np.array(row, dtype=np.int64) for row in ids])
 
     def extent(self, num_characters: int) -> tuple[float, str]:
         """Files are read from their beginnings."""
-        share = min(1.0, num_characters / max(1, self.num_characters))
-        if num_characters < self.budget:
-            share = 1.0
-        how = "all of it" if share == 1.0 else f"the beginnings of {min(len(self.files), MOST_FILES)} files"
-        return share, f"{how} ({self.num_characters / 1e6:,.1f} million characters in {len(self.files):,} files)"
+        total = self.num_bytes / max(1.0, self.bytes_a_character)
+        share = 1.0 if self.is_whole else min(0.99, num_characters / max(1.0, total))
+        how = "all of it" if self.is_whole else f"the beginnings of {len(self.chosen)} files"
+        return share, f"{how} ({total / 1e6:,.1f} million characters in {len(self.files):,} files)"
 
 
 class StoreSource:

@@ -1,19 +1,17 @@
 """An epoch's plan: which tokens form which example, from the lengths of sentences alone.
 
 In: the layout of a store and (seed, epoch). Out: about 20 bytes an example: where A and B lie, and the label.
-A plan of a range of stretches is a slice of the whole plan, so ranges can be planned anywhere.
+Each stretch has random numbers of its own, so what it gives depends on no other but for its strangers.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, fields
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.pairs import PairConfig, Side, truncate_pair
 from bertkit.corpus.plan.layout import Layout
-from bertkit.corpus.plan.runs import Runs, draw_runs, joined, taken
+from bertkit.corpus.plan.runs import Runs, draw_runs, taken
 from bertkit.corpus.plan.strangers import draw_strangers
 from bertkit.corpus.random import draw_uniform, make_keys
 
@@ -41,21 +39,9 @@ class Plan:
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
 
-def plan_epoch(
-    layout: Layout, config: PairConfig, *, seed: int, epoch: int, executor: Executor | None = None, num_ranges: int = 1
-) -> Plan:
-    """All examples of an epoch; with an executor, ranges of documents are planned side by side, to the same result."""
-    bounds = np.searchsorted(
-        layout.stretch_offsets, np.linspace(0, layout.stretch_offsets[-1], num_ranges + 1)
-    ).tolist()
-    plan = partial(plan_range, layout, config, seed, epoch)
-    ranges = executor.map(plan, bounds[:-1], bounds[1:]) if executor else map(plan, bounds[:-1], bounds[1:])
-    return joined(Plan, list(ranges))
-
-
-def plan_range(layout: Layout, config: PairConfig, seed: int, epoch: int, first: int, end: int) -> Plan:
-    """The examples of stretches first ... end."""
-    stretches = np.arange(first, end)
+def plan_epoch(layout: Layout, config: PairConfig, *, seed: int, epoch: int) -> Plan:
+    """All examples of an epoch."""
+    stretches = np.arange(len(layout.stretch_document))
     runs = draw_runs(layout, config, make_keys(PLAN_KEY, seed, epoch, stretches), stretches)
     return _pair_plan(layout, config, runs) if config.nsp else _single_plan(layout, runs)
 

@@ -18,11 +18,12 @@ from typing import Any
 
 from bertkit.cores import num_cores
 from bertkit.corpus.prepare.blocks import BlockEncoder, EncodedBlock, PrepareOptions, blocks_of
+from bertkit.corpus.prepare.plan import find_inputs
 from bertkit.corpus.prepare.pool import one_thread
 from bertkit.corpus.store import OFFSET
 from bertkit.errors import BertkitError
 from bertkit.text.documents import read_documents
-from bertkit.text.files import find_files, kind_of
+from bertkit.text.files import kind_of
 from bertkit.tokenizer.wordpiece import Tokenizer
 
 FILES_SAMPLED = 4
@@ -76,11 +77,12 @@ def estimate(
     workers: int | None = None,
 ) -> Estimate:
     """Sample the inputs of `prepare`."""
-    paths, options = find_files(inputs), options or PrepareOptions()
+    paths, options = find_inputs(inputs, Path(out)), options or PrepareOptions()
     num_workers = workers or num_cores()
     text_bytes = sum(path.stat().st_size * text_factor(path) for path in paths)
-    sample, characters, seconds = _sample(paths, BlockEncoder(tokenizer, options), options)
-    scale = text_bytes / max(1, characters)
+    sample, sample_bytes, seconds = _sample(paths, BlockEncoder(tokenizer, options), options)
+    scale = text_bytes / max(1, sample_bytes)
+    characters = sum(block.num_characters for block in sample)
     tokens = sum(len(block.tokens) for block in sample)
     offsets = sum(len(block.sentences) + len(block.documents) for block in sample) * OFFSET.itemsize
     store_bytes = round(scale * (offsets + sum(block.tokens.nbytes for block in sample)))
@@ -89,7 +91,7 @@ def estimate(
     )
     return Estimate(
         len(paths),
-        round(text_bytes),
+        round(scale * characters),
         round(scale * tokens),
         store_bytes,
         round(store_bytes * (1 + WORK_FACTOR)),
@@ -117,18 +119,20 @@ def text_factor(path: Path) -> float:
 def _sample(
     paths: Sequence[Path], encoder: BlockEncoder, options: PrepareOptions
 ) -> tuple[list[EncodedBlock], int, float]:
-    """Blocks of some files, their characters, and the seconds that as many characters take, reading included."""
+    """Blocks of some files, their size as UTF-8, and the seconds that as much text takes, reading included."""
     chosen = paths[:: max(1, len(paths) // FILES_SAMPLED)][:FILES_SAMPLED]
     blocks: list[EncodedBlock] = []
-    characters = 0
+    sample_bytes = 0
     rate = 0.0
     with one_thread():
         for path in chosen:
             start = time.perf_counter()
             for block in islice(blocks_of(read_documents(path, options.reading())), BLOCKS_SAMPLED):
                 blocks.append(encoder.encode(block))
-                characters += blocks[-1].num_characters
                 # The encoder gets faster while it learns the words, so the last block tells most.
-                rate = (time.perf_counter() - start) / max(1, blocks[-1].num_characters)
+                seconds = time.perf_counter() - start
+                block_bytes = sum(len(text.encode()) for paragraphs in block for text in paragraphs)
+                rate = seconds / max(1, block_bytes)
+                sample_bytes += block_bytes
                 start = time.perf_counter()
-    return blocks, characters, rate * characters
+    return blocks, sample_bytes, rate * sample_bytes

@@ -14,6 +14,7 @@ from bertkit.corpus.dedup import DuplicateLists, Duplicates
 from bertkit.corpus.prepare.blocks import BlockEncoder, EncodedBlock, Paragraphs, PrepareOptions, blocks_of
 from bertkit.corpus.prepare.parts import write_part, write_shard_of_part
 from bertkit.corpus.store import token_dtype
+from bertkit.corpus.store_files import plain_name
 from bertkit.errors import BertkitError
 from bertkit.text.documents import read_documents
 from bertkit.text.reports import ReadReport
@@ -64,7 +65,7 @@ class Jobs:
         report = ReadReport()
         documents = read_documents(source.path, self.options.reading(), report)
         blocks = _counted(encode(blocks_of(documents)), progress)
-        write_part(self.work, index, _unchanged(blocks, source), self.dtype, report, source.path.name)
+        write_part(self.work, index, _unchanged(blocks, source), self.dtype, report, plain_name(source.path))
 
     def shard(self, index: int, duplicates: Duplicates, first_paragraph: int, progress: Progress) -> int:
         """A part to its final files; the parent, and no orphan of an earlier start, drops the part."""
@@ -90,4 +91,7 @@ def _unchanged(blocks: Iterator[EncodedBlock], source: Input) -> Iterator[Encode
     """The blocks, and a refusal at the end when the file is not any more what it was at the start."""
     yield from blocks
     if Input.look_at(source.path) != source:
-        raise BertkitError(f"{source.path} changed while it was read; start again when it is complete")
+        # The store was begun with the file's old content, and no second start goes on with another.
+        raise BertkitError(
+            f"{source.path} changed while it was read; when it is complete, start again with another folder"
+        )

@@ -55,12 +55,11 @@ def write_part(
     work: Path, index: int, blocks: Iterable[EncodedBlock], dtype: np.dtype[Any], report: ReadReport, name: str
 ) -> None:
     """Write the arrays of a part and then what was read; `report` is full when the blocks are through."""
-    types = dict(zip(ARRAYS, (dtype, LENGTH, LENGTH, LENGTH, LENGTH, KEY), strict=True))
     num_paragraphs = 0
     with ExitStack() as stack:
         files = {
             array: stack.enter_context(ArrayWriter(part_path(work, index, array), kind))
-            for array, kind in types.items()
+            for array, kind in array_types(dtype).items()
         }
         for block in blocks:
             num_paragraphs += len(block.paragraphs)

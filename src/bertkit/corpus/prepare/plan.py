@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,8 +18,9 @@ from typing import Any
 
 from bertkit.corpus.prepare.blocks import PrepareOptions
 from bertkit.corpus.store import MANIFEST, Manifest, read_manifest
-from bertkit.corpus.store_files import StoredFile, hash_file, replace_text
+from bertkit.corpus.store_files import StoredFile, hash_file, plain_name, replace_text
 from bertkit.errors import BertkitError
+from bertkit.text.files import find_files
 from bertkit.tokenizer.wordpiece import Tokenizer
 
 WORK = "unfinished"
@@ -40,7 +41,9 @@ class Plan:
         """Take the checksums of the input files."""
         with ThreadPoolExecutor(num_threads) as threads:
             hashes = list(threads.map(hash_file, paths))
-        inputs = tuple(StoredFile(path.name, path.stat().st_size, sha) for path, sha in zip(paths, hashes, strict=True))
+        inputs = tuple(
+            StoredFile(plain_name(path), path.stat().st_size, sha) for path, sha in zip(paths, hashes, strict=True)
+        )
         return cls(tokenizer.fingerprint, tokenizer.vocab_size, options.to_json(), inputs)
 
     @classmethod
@@ -82,6 +85,14 @@ class Plan:
             return f"other input files or in another order ({', '.join(file.name for file in earlier.inputs[:3])}, ...)"
         changed = [new.name for new, old in zip(self.inputs, earlier.inputs, strict=True) if new != old]
         return f"another content of {', '.join(changed[:3])}"
+
+
+def find_inputs(inputs: Iterable[str | Path], folder: Path) -> list[Path]:
+    """The files to read; a store that lies in a folder of them, with its report and vocabulary, is none of them."""
+    paths = find_files(inputs)
+    if not (folder / MANIFEST).exists() and not (folder / WORK).exists():
+        return paths
+    return [path for path in paths if folder.resolve() not in path.resolve().parents]
 
 
 def find_earlier(folder: Path) -> Plan | None:

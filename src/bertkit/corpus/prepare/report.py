@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from bertkit.corpus.prepare.parts import LONGEST_COUNTED, ShardFigures
-from bertkit.corpus.store import Manifest
+from bertkit.corpus.store import REMAKE, Manifest
 from bertkit.corpus.store_files import replace_text
+from bertkit.errors import BertkitError
 from bertkit.text.reports import ReadReport
 
 REPORT_JSON = "report.json"
@@ -110,4 +111,8 @@ def write_report(folder: Path, report: PrepareReport) -> None:
 
 def read_report(folder: Path) -> PrepareReport:
     """The report of a finished store."""
-    return PrepareReport.from_json(json.loads((folder / REPORT_JSON).read_text(encoding="utf-8")))
+    path = folder / REPORT_JSON
+    try:
+        return PrepareReport.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BertkitError(f"{path} cannot be read ({error}); {REMAKE}") from None

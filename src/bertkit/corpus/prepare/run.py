@@ -18,13 +18,12 @@ from bertkit.corpus.dedup import Duplicates, Repeated, find_duplicates
 from bertkit.corpus.prepare.blocks import PrepareOptions
 from bertkit.corpus.prepare.jobs import Input, Jobs, Progress
 from bertkit.corpus.prepare.parts import drop_part, part_path, read_part, read_shard, read_slices
-from bertkit.corpus.prepare.plan import PLAN, WORK, Plan, find_earlier, only_one, remove_work, sweep
+from bertkit.corpus.prepare.plan import PLAN, WORK, Plan, find_earlier, find_inputs, only_one, remove_work, sweep
 from bertkit.corpus.prepare.pool import Pool
 from bertkit.corpus.prepare.report import PrepareReport, RepeatedText, make_report, read_report, write_report
-from bertkit.corpus.store import MANIFEST, write_manifest
+from bertkit.corpus.store import MANIFEST, TokenStore, write_manifest
 from bertkit.corpus.store_files import replace_text
 from bertkit.errors import BertkitError
-from bertkit.text.files import find_files
 from bertkit.tokenizer.wordpiece import Tokenizer
 
 NO_DUPLICATES = Duplicates(0, (), ())
@@ -45,7 +44,7 @@ def prepare(
     num_workers = num_cores() if workers is None else workers
     if num_workers < 1:
         raise BertkitError(f"workers={num_workers} is too few; give at least 1")
-    paths = find_files(inputs)
+    paths = find_inputs(inputs, folder)
     if not paths:
         raise BertkitError("no input files; name .txt, .jsonl or .parquet files, or folders of them")
     try:
@@ -71,6 +70,7 @@ def _prepare(
     if earlier := find_earlier(folder):
         plan.check_same(earlier, folder)
     if (folder / MANIFEST).exists():
+        TokenStore.open(folder)  # which says so when a file of it is gone
         remove_work(folder)
         return read_report(folder)
     sweep(folder)

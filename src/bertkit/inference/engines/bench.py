@@ -17,6 +17,7 @@ from bertkit.errors import BertkitError
 from bertkit.inference.embedding import normalized
 from bertkit.inference.engines.peers import peers_of
 from bertkit.inference.loading import load
+from bertkit.model.formats import resolve
 from bertkit.text.samples import sample_documents
 
 Vectors = NDArray[np.float32]
@@ -66,7 +67,7 @@ class BenchRow:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """All rows, fastest last, and what they were measured on."""
+    """All rows, peers first, and what they were measured on."""
 
     model: str
     num_texts: int
@@ -116,7 +117,7 @@ def gather(folder: str | Path, options: BenchOptions) -> tuple[dict[str, Contest
     contestants: dict[str, Contestant] = {}
     notes: list[str] = []
     if options.peers:
-        contestants, notes = peers_of(Path(folder), options.max_length, options.threads)
+        contestants, notes = peers_of(resolve(str(folder)), options.max_length, options.threads)
     for engine, name in (("torch", "bertkit, PyTorch"), ("onnx", "bertkit float32"), ("int8", "bertkit int8")):
         contestants[name] = own(folder, engine, options)
     return contestants, notes

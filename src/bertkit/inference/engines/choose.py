@@ -1,9 +1,10 @@
 """Which program computes the encoder: PyTorch; on CPUs also ONNX Runtime in float32 or int8, on GPUs our kernels in float8.
 
 `auto` takes what the folder was exported for (`bertkit export`), and PyTorch where it was not; float32 engines agree
-within rounding, and eight bits are used only where somebody asked for them, here or by exporting.
+within rounding, and eight bits are used only where somebody asked for them, here or by exporting these very weights.
 """
 
+import warnings
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,15 +28,28 @@ LONGEST_SAMPLE = 256
 def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, threads: int | None = None) -> Bert:
     """Let this checkpoint run by the named engine; `folder` is where it was loaded from. Returns the same Bert."""
     chosen = choose_engine(bert, engine, folder)
-    if chosen == "torch":
-        return bert
+    largest = exported_channels(bert, folder) if chosen == "int8" else None
+    if chosen == "int8" and largest is None:
+        if engine == "auto":
+            chosen = "torch"
+            warnings.warn(f"{folder}/{FOLDER} is of other weights and is not used; export it again", stacklevel=3)
+        else:
+            largest = sample_channels(bert)
+    use_torch(bert)
     if chosen == "float8":
         bert.model.encoder.use_eight_bits()
-    else:
-        largest = channels_of(bert, folder) if chosen == "int8" else None
+    elif chosen != "torch":
         bert.model.encoder = session_encoder(bert, largest, threads)
     bert.engine = chosen
     return bert
+
+
+def use_torch(bert: Bert) -> None:
+    """Let this checkpoint run by PyTorch again, as after its weights were changed: other engines hold copies."""
+    if isinstance(bert.model.encoder, SessionEncoder):
+        (bert.model.encoder,) = bert.model.encoder.plain
+    bert.model.encoder.eights = None
+    bert.engine = "torch"
 
 
 def session_encoder(bert: Bert, largest: dict[str, Array] | None, threads: int | None = None) -> SessionEncoder:
@@ -50,7 +64,7 @@ def choose_engine(bert: Bert, engine: str, folder: Path | None) -> Engine:
         raise BertkitError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
     fits = bert.device.type == "cpu" and bert.model.encoder.embeddings.token.weight.dtype == torch.float32
     if engine == "auto":
-        return exported_engine(folder) if fits else "torch"
+        return exported_engine(folder) if fits and not bert.config.is_causal else "torch"  # no graph is left to right
     if engine == "float8" and not can_use_eight_bits(bert.model.encoder):
         raise BertkitError(
             "engine float8 is for bfloat16 weights on an NVIDIA GPU of compute capability 8.9 or more; use engine auto"
@@ -76,10 +90,13 @@ def has_runtime() -> bool:
     return all(find_spec(name) for name in ("onnx", "onnxruntime"))
 
 
-def channels_of(bert: Bert, folder: Path | None) -> dict[str, Array]:
-    """The channels' largest values: as exported, else measured now on the sample text."""
+def exported_channels(bert: Bert, folder: Path | None) -> dict[str, Array] | None:
+    """The channels' largest values as they were exported, where they were and the weights are still the same."""
     stored = folder / FOLDER / CHANNELS_FILE if folder is not None else None
-    if stored is not None and stored.is_file():
-        return load_channels(stored, bert.model)
+    return load_channels(stored, bert.model) if stored is not None and stored.is_file() else None
+
+
+def sample_channels(bert: Bert) -> dict[str, Array]:
+    """The same measured now, on the sample text."""
     longest = min(LONGEST_SAMPLE, bert.config.max_positions)
     return measure_channels(bert.model, sample_sequences(bert.tokenizer, longest))

@@ -4,13 +4,15 @@ Out: onnx/model.onnx, and with int8 onnx/model_int8.onnx with the channels' size
 how far they are from PyTorch's numbers, and, given a file of the model's task, the scores of both.
 """
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bertkit.errors import BertkitError
 from bertkit.export.building import build_model
@@ -24,10 +26,11 @@ from bertkit.inference.engines.choose import (
     FLOAT_FILE,
     FOLDER,
     NARROW_FILE,
-    channels_of,
+    sample_channels,
     session_encoder,
 )
 from bertkit.inference.engines.session import SessionEncoder, open_session
+from bertkit.text.files import written_aside
 from bertkit.text.samples import sample_documents
 
 ALLOWED_DIFFERENCE = 1e-3  # of float32 graphs; rounding alone is far below
@@ -71,36 +74,48 @@ def export_onnx(
     columns: dict[str, Any] | None = None,
 ) -> ExportReport:
     """Write the ONNX files of a checkpoint into folder/onnx; `evaluate` is a file to score float32 and int8 on."""
-    if isinstance(bert.model.encoder, SessionEncoder) or bert.device.type != "cpu":
-        raise BertkitError("export reads a checkpoint loaded with device='cpu' and engine='torch'")
+    wide = bert.model.encoder.embeddings.token.weight.dtype == torch.float32
+    if isinstance(bert.model.encoder, SessionEncoder) or bert.device.type != "cpu" or not wide:
+        raise BertkitError("export reads a checkpoint loaded with device='cpu', engine='torch' and dtype='float32'")
     if evaluate is not None and not int8:
         raise BertkitError("scores compare float32 with int8; add --int8, or leave out --evaluate")
     chosen: Output = output or default_output(bert.config, bert.style)  # type: ignore[assignment]
     check_output(chosen, bert.config)
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    files = [folder / FOLDER / FLOAT_FILE]
-    difference = _write(bert, files[0], chosen, None)
-    if not difference <= ALLOWED_DIFFERENCE:  # also where it is NaN
-        files[0].unlink()
-        raise BertkitError(f"the exported graph differs from PyTorch by {difference:.1e}; please report this model")
+    place = _made(folder / FOLDER)
+    names = (FLOAT_FILE, NARROW_FILE) if int8 else (FLOAT_FILE,)
     report: dict[str, Any] = {}
-    if int8:
-        largest = channels_of(bert, None)
-        files.append(folder / FOLDER / NARROW_FILE)
-        _write(bert, files[1], chosen, largest)
-        save_channels(folder / FOLDER / CHANNELS_FILE, largest)
-        report = compare_int8(bert, largest, evaluate, columns or {})
-    return ExportReport(chosen, {str(file): file.stat().st_size for file in files}, difference, **report)
+    with ExitStack() as whole:  # files take their names when all are tried: the channels, which `auto` looks for, last
+        if int8:
+            channels = whole.enter_context(written_aside(place / CHANNELS_FILE))
+        asides = [whole.enter_context(written_aside(place / name)) for name in names]
+        difference = _write(bert, asides[0], chosen, None)
+        if not difference <= ALLOWED_DIFFERENCE:  # also where it is NaN
+            raise BertkitError(f"the exported graph differs from PyTorch by {difference:.1e}; please report this model")
+        if int8:
+            largest = sample_channels(bert)
+            if not math.isfinite(_write(bert, asides[1], chosen, largest)):
+                raise BertkitError("the eight-bit graph gives no finite numbers; export this model without --int8")
+            save_channels(channels, largest, bert.model)
+            report = compare_int8(bert, largest, evaluate, columns or {})
+    if not int8:  # an export takes the place of the one before, or `auto` would go on with its eight bits
+        for name in (CHANNELS_FILE, NARROW_FILE):
+            (place / name).unlink(missing_ok=True)
+    files = {str(place / name): (place / name).stat().st_size for name in names}
+    return ExportReport(chosen, files, difference, **report)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BertkitError(f"{folder} cannot be made: {error.strerror or error}; choose another place") from None
+    return folder
 
 
 def _write(bert: Bert, path: Path, output: Output, largest: dict[str, Array] | None) -> float:
-    """One file, written aside and then named; its largest difference to PyTorch."""
-    model = build_model(bert.model, output, style=bert.style, largest=largest)
-    aside = path.with_suffix(".part")
-    aside.write_bytes(model.SerializeToString())
-    difference = largest_difference(open_session(str(aside)), bert.model, output, bert.style)
-    aside.replace(path)
-    return difference
+    """One file; its largest difference to PyTorch."""
+    path.write_bytes(build_model(bert.model, output, style=bert.style, largest=largest).SerializeToString())
+    return largest_difference(open_session(str(path)), bert.model, output, bert.style)
 
 
 def compare_int8(

@@ -35,8 +35,11 @@ def peers_of(folder: Path, max_length: int, threads: int | None) -> tuple[dict[s
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval().float()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModel.from_pretrained(folder).eval().float()
+    except Exception as error:  # it reads fewer layouts than bertkit, and says so in many ways
+        return {}, [f"transformers does not load {folder} ({_reason(error)}): peers are left out"]
     max_length = min(max_length, model.config.max_position_embeddings)
 
     def encode(texts: Sequence[str]) -> Any:
@@ -56,9 +59,12 @@ def peers_of(folder: Path, max_length: int, threads: int | None) -> tuple[dict[s
         try:
             peers |= add(folder, model, encode, threads)
         except Exception as error:
-            reason = (str(error).splitlines() or [""])[0]
-            notes.append(f"{add.__name__.removeprefix('add_')} could not be measured: {type(error).__name__} {reason}")
+            notes.append(f"{add.__name__.removeprefix('add_')} could not be measured: {_reason(error)}")
     return peers, notes
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__} {(str(error).splitlines() or [''])[0]}"
 
 
 def in_batches(texts: Sequence[str], encode: Callable[..., Any], hidden: Runner, *, ordered: bool) -> Vectors:

@@ -1,8 +1,8 @@
 """The encoder by ONNX Runtime: packed batches in, the same rows out as from PyTorch's, on CPUs.
 
 A batch is cut into runs (runs.py); in a run, sequences of one length attend together, so that nothing is padded and
-nothing masked, and what else is in the batch changes no result. Training, other devices and other layers than the last
-are PyTorch's, on the same weights. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
+nothing masked, and what else is in the batch changes no result. Training, other devices, other layers than the last and
+weights that have changed since are PyTorch's. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,11 +80,24 @@ class SessionEncoder(Encoder):
         self.embeddings, self.layers = encoder.embeddings, encoder.layers
         self.is_causal, self.eights = encoder.is_causal, encoder.eights
         self.sessions = sessions
+        self.plain = (encoder,)  # in a tuple: as a module of this one, it would hold all weights by a second name
+        self._watched = tuple(parameter for parameter in encoder.parameters() if not parameter.is_inference())
+        self._built_of = self._state()
         self.train(encoder.training)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the weights are still those that the sessions hold copies of: training may have changed them."""
+        return self._state() == self._built_of
+
+    def _state(self) -> list[int]:
+        # PyTorch counts what is written into a tensor; where the first one lies tells of another dtype or device.
+        return [self.embeddings.token.weight.data_ptr(), *(parameter._version for parameter in self._watched)]
 
     def forward(self, batch: PackedBatch, *, rows: Tensor | None = None, backend: Backend = "auto") -> Tensor:
         """The last layer's vectors, [T, D], or [R, D] for the rows asked for."""
-        if self.training or torch.is_grad_enabled() or backend != "auto" or batch.token_ids.device.type != "cpu":
+        is_elsewhere = backend != "auto" or batch.token_ids.device.type != "cpu"
+        if self.training or torch.is_grad_enabled() or is_elsewhere or not self.is_current:
             return super().forward(batch, rows=rows, backend=backend)
         return torch.from_numpy(self.vectors(batch, None if rows is None else rows.numpy()))
 

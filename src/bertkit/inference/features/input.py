@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertkit.errors import BertkitError
 from bertkit.tasks.features import Per
 from bertkit.tasks.reading.conll import TagSource
 from bertkit.tasks.reading.examples import TagExample, TextExample
@@ -42,4 +43,6 @@ def open_examples(path: str, per: Per, tokenizer: Tokenizer, options: TextOption
 
 def _cut(examples: Iterable[TextExample], tokenizer: Tokenizer) -> Iterator[TagExample]:
     for example in examples:
+        if example.pair is not None:
+            raise BertkitError("words are taken from single texts, and these are pairs; name the column, or per='text'")
         yield cut_text(example.text, tokenizer)

@@ -1,7 +1,7 @@
 """Features of a frozen encoder (section 5.3 of the paper): any layer or combination, one vector a text or a word.
 
 In: examples in any number. Out: chunks of vectors of bounded size, with texts and labels. A word's vector is that of
-its first piece (features_words.py); a text's is pooled as `embed` pools.
+its first piece (words.py); a text's is pooled as `embed` pools.
 """
 
 import hashlib
@@ -81,7 +81,7 @@ def make_recipe(bert: Bert, options: FeatureOptions, model: str = "") -> Feature
 
 
 def fingerprint(bert: Bert) -> str:
-    """A hash of tokenizer and encoder weights, in bfloat16, so that a model loaded in half precision has the same."""
+    """A hash of tokenizer and encoder weights, in bfloat16, so that a model loaded in that has the same."""
     digest = hashlib.sha256(bert.tokenizer.fingerprint.encode())
     for name, tensor in sorted(bert.model.encoder.state_dict().items()):
         digest.update(name.encode())
@@ -129,7 +129,9 @@ def label_text(label: Label | None) -> str | None:
     """A label as a head knows it."""
     if label is None or isinstance(label, str):
         return label
-    return ",".join(label) if isinstance(label, tuple) else f"{label:g}"
+    if isinstance(label, tuple):
+        return ",".join(label)
+    return str(int(label)) if float(label).is_integer() else repr(float(label))  # every digit: labels are told apart
 
 
 def _parts(examples: Iterable[TextExample | TagExample], width: int) -> Iterator[list[Any]]:

@@ -1,6 +1,6 @@
 """One vector a word, as the paper takes them for tagging: that of the word's first piece.
 
-Sentences become sequences as in fine-tuning (tasks/tagging.py), so that both read the same rows: those beyond the
+Sentences become sequences as in fine-tuning (tasks/tagging/task.py), so that both read the same rows: those beyond the
 model's positions are split into windows, which is reported, and each word is taken where it has most context.
 """
 

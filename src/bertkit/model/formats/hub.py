@@ -11,9 +11,11 @@ from pathlib import Path
 
 from bertkit.bundled import MODELS, folder_of, is_here
 from bertkit.errors import BertkitError
+from bertkit.model.formats.sentence_transformers import SENTENCE_FILES
 from bertkit.model.formats.tf_bundle import index_path
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+MOST_SHOWN = 200  # characters of what was typed
 TIMEOUT = 8.0  # seconds to the hub's first answer
 CONFIG_FILES = (
     "config.json",
@@ -23,9 +25,7 @@ CONFIG_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
+    *SENTENCE_FILES,
 )
 # (the file that tells, what to fetch then), the preferred first
 WEIGHT_FILES = (
@@ -40,9 +40,12 @@ WEIGHT_FILES = (
 
 def resolve(source: str) -> Path:
     """The path of this checkpoint: what exists here, else a model that comes with bertkit, else fetched from the hub."""
-    path = Path(source).expanduser()
-    if source and (path.exists() or index_path(path).is_file()):
-        return path
+    try:
+        path = Path(source).expanduser()
+        if source and (path.exists() or index_path(path).is_file()):
+            return path
+    except (OSError, RuntimeError):  # too long for a name, in a folder that is closed to us, or the home of nobody
+        raise BertkitError(f"no file or folder {source[:MOST_SHOWN]!r} that can be read") from None
     if source in MODELS:
         return _bundled(source)
     if not HUB_NAME.fullmatch(source):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from bertkit.errors import BertkitError
-from bertkit.model.config import HEADS, LABELLED_HEADS, BertConfig, Head
+from bertkit.model.config import HEADS, LABELLED_HEADS, BertConfig, Head, Problem
 from bertkit.model.formats.config import ARCHITECTURES, StoredConfig
 from bertkit.model.formats.names import CLASSIFIER, DECODER, DECODER_BIAS, HEAD_NAMES, TOKEN_EMBEDDINGS
 from bertkit.model.formats.stored import Stored
@@ -31,6 +31,8 @@ def plan_model(
     notes: list[str] = []
     tied = _settle_decoder(stored, said, notes)
     found = _find_heads(stored, said)
+    if heads is None:
+        _refuse_without_pooler(stored, found)
     wanted = found if heads is None else _checked(heads)
     fresh = {head for head in wanted if head not in found}
     labelled = next((head for head in wanted if head in LABELLED_HEADS), None)
@@ -41,7 +43,10 @@ def plan_model(
         names = known if labels is None else tuple(labels)
         if labelled in found and not _fits(stored, known, names, notes):
             fresh.add(labelled)
-        problem = said.problem or ("regression" if labelled == "classifier" and len(names) == 1 else "single_label")
+        guess: Problem = "regression" if labelled == "classifier" and len(names) == 1 else "single_label"
+        # A number was learned by the stored head; a new one for several labels is no longer about numbers.
+        is_outdated = labelled in fresh and said.problem == "regression" and len(names) > 1
+        problem = guess if is_outdated else said.problem or guess
         config = said.encoder.with_heads(wanted, tied_decoder=tied, labels=names, problem=problem)
     _note_heads(found, said, notes)
     return Plan(config, tuple(head for head in config.heads if head in fresh), tuple(notes))
@@ -53,6 +58,15 @@ def _checked(heads: Iterable[Head]) -> tuple[Head, ...]:
         if head not in HEADS:
             raise BertkitError(f"unknown head {head!r}; choose from {', '.join(HEADS)}")
     return wanted
+
+
+def _refuse_without_pooler(stored: Stored, found: tuple[Head, ...]) -> None:
+    for head in ("nsp", "classifier"):
+        if head in found and "pooler" not in found:
+            raise BertkitError(
+                f"{stored.location.weights}: the {head} head is there, but not the pooler that it reads; "
+                "name the heads to load, such as heads=[] for the encoder alone"
+            )
 
 
 def _settle_decoder(stored: Stored, said: StoredConfig, notes: list[str]) -> bool:
@@ -93,7 +107,8 @@ def _find_heads(stored: Stored, said: StoredConfig) -> tuple[Head, ...]:
 
 def _stored_labels(stored: Stored, said: StoredConfig) -> tuple[str, ...]:
     """The names of the stored head's outputs: the config's, or LABEL_0 and so on."""
-    num_labels = stored.tensors[CLASSIFIER].shape[0]
+    weight = stored.tensors[CLASSIFIER]
+    num_labels = len(weight) if weight.dim() else 0
     if said.labels and len(said.labels) != num_labels:
         raise BertkitError(
             f"{stored.location.config} names {len(said.labels)} labels, but {CLASSIFIER} in "

@@ -67,6 +67,13 @@ def read_style(folder: Path) -> tuple[SentenceStyle | None, list[str]]:
     return SentenceStyle(modes[0], normalize, max_length), departures  # type: ignore[arg-type]
 
 
+def remove_style(folder: Path) -> None:
+    """Take away the files that say it, where they say anything: those of a model that stood here before."""
+    if read_style(folder)[0] is not None:
+        for name in SENTENCE_FILES:
+            (folder / name).unlink(missing_ok=True)
+
+
 def part_folders(folder: Path) -> list[Path]:
     """The folders of the parts that `modules.json` lists; only those that lie in this folder itself."""
     try:

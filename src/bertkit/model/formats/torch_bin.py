@@ -62,7 +62,10 @@ def _find_damaged_record(path: Path) -> str | None:
 
 def write_bin(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write the tensors as torch.save does."""
-    torch.save(dict(tensors), path)
+    try:
+        torch.save(dict(tensors), path)
+    except RuntimeError as error:  # a full disk, in words of PyTorch's own zip writer
+        raise OSError(f"PyTorch could not write {path.name} whole; is the disk full?") from error
 
 
 def _refusal(path: Path, message: str) -> str:

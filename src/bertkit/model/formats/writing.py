@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from bertkit.errors import BertkitError
@@ -65,8 +66,9 @@ def save_model(
         _write_json(aside / ("bert_config.json" if layout == "tf1" else "config.json"), config_json(model.config, kept))
 
     written = _write_aside(Path(folder), write)
-    for path in set(Path(folder).glob("model-*-of-*.safetensors")) - set(written):
-        path.unlink()  # shards that the replaced index counted, and the new one does not
+    if layout == "sharded":
+        for path in set(Path(folder).glob("model-*-of-*.safetensors")) - set(written):
+            path.unlink()  # shards that the replaced index counted, and the new one does not
     return written
 
 
@@ -145,8 +147,8 @@ def _write_aside(folder: Path, write: Callable[[Path], None]) -> list[Path]:
             path.chmod(mode)
             _flush_to_disk(path)
         return [path.replace(folder / path.name) for path in written]
-    except OSError as error:
-        raise BertkitError(f"{folder} cannot be written: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:  # safetensors has its own for a full disk
+        raise BertkitError(f"{folder} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -89,8 +89,6 @@ def frame(question: list[int], context: ContextTokens, limit: Limit, max_questio
             f"and the limit is {limit.max_length}; shorten it, or choose long='window' (--long)"
         )
     spans = [(0, num_tokens)] if num_tokens <= room else _slide(num_tokens, room, limit, name)
-    if limit.long == "truncate":
-        spans = spans[:1]
     question_cut, context_cut = len(question) - len(kept), num_tokens - spans[-1][1]
     row, num_cut = len(kept) + 2, question_cut + context_cut
     windows = [AnswerWindow(context, start, stop, row, num_cut) for start, stop in spans]
@@ -100,6 +98,8 @@ def frame(question: list[int], context: ContextTokens, limit: Limit, max_questio
 def _slide(num_tokens: int, room: int, limit: Limit, name: str) -> list[tuple[int, int]]:
     if room < 1:
         raise LongTextError(f"{name}: no room for a context within {limit.max_length} tokens; allow more")
+    if limit.long == "truncate":
+        return [(0, room)]
     if limit.stride is not None and limit.stride >= room:
         raise LongTextError(
             f"{name}: windows have room for {room} tokens of the context, so they cannot share {limit.stride}; "

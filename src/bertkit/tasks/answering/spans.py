@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from bertkit.errors import BertkitError
 from bertkit.tasks.answering.context import AnswerWindow
 
-Scores = NDArray[np.float64]
 ENDLESS = np.int64(10**9)  # context at the text's own edges, where nothing is missing
 
 

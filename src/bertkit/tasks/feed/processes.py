@@ -134,6 +134,7 @@ def planning_ahead(feed: ArrayFeed, folder: Path, context: Any) -> Iterator[None
                 planner.answer()
             ask(number + 1)
             shutil.rmtree(_epoch_folder(folder, number - 3), ignore_errors=True)
+            asked.discard(number - 3)  # a step that is taken anew may want it once more
             return load_epoch(path)
 
         with feed.epochs_from(make_epoch) as known:
@@ -165,10 +166,16 @@ def _build_batches(pipe: Connection, folder: Path, memory: Any) -> None:
     feed = _load_feed(folder)
     slots = np.frombuffer(memory, dtype=np.int64).reshape(NUM_SLOTS, -1)
 
+    def load(number: int) -> Epoch:
+        try:
+            return load_epoch(_epoch_folder(folder, number))
+        except FileNotFoundError:  # epochs of a few micro-batches: the parent is several ahead and has removed it
+            return feed.build_epoch(number)
+
     def do(request: Request) -> Counts:
         return feed.fill(request.index, slots[request.slot]) if request.is_built else feed.counts(request.index)
 
-    with feed.epochs_from(lambda number: load_epoch(_epoch_folder(folder, number))):
+    with feed.epochs_from(load):
         _serve(pipe, do)
 
 

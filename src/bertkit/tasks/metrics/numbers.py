@@ -1,7 +1,6 @@
 """Scores of numbers: Pearson's and Spearman's correlation, and the mean squared error. Two floats an example are kept."""
 
 from array import array
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,10 +46,6 @@ class NumberMetrics:
         """One more example."""
         self._gold.append(gold)
         self._predicted.append(predicted)
-
-    def pairs(self) -> Sequence[tuple[float, float]]:
-        """What was added."""
-        return list(zip(self._gold, self._predicted, strict=True))
 
     def scores(self) -> dict[str, float]:
         """Every score by name."""

@@ -5,6 +5,7 @@ plain or packed. What leaves: sentences. -DOCSTART- lines and comments are passe
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from bertkit.tasks.tagging.labels import OUTSIDE, PREFIXED, bio_tags, find_entit
 
 DOCUMENT_START = "-DOCSTART-"
 LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")  # before every word of WikiANN
-WIDTHS = "{} columns where the lines before have {}; write every word with the same columns"
+WIDTHS = "{} columns where most lines have {}; write every word with the same columns"
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class TagOptions:
     skip_bad: bool = False
 
     def __post_init__(self) -> None:
-        if not self.word_column or not self.tag_column:
-            raise BertkitError("columns are counted from 1 (or back from -1), so 0 is none")
+        for column in (self.word_column, self.tag_column):
+            if not isinstance(column, int) or not column:
+                raise BertkitError(f"columns are counted from 1 (or back from -1), so {column!r} is none")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class TagSource:
             raise BertkitError(f"{self.path} has no words; write one a line, its tag behind it")
         self.by_tabs = all("\t" in line for line in filled)
         cells = [self._cells(line) for line in filled]
-        self.width = len(cells[0])
+        self.width = Counter(map(len, cells)).most_common(1)[0][0]
         self.tagged = self.width > 1
         found = {match[0] if (match := LANGUAGE.match(row[0])) else "" for row in cells}
         self.prefix = found.pop() if len(found) == 1 else ""
@@ -80,23 +82,30 @@ class TagSource:
             if abs(column) > self.width:
                 raise BertkitError(f"{self.path} has {self.width} columns and no column {column}; name another")
         tags = [self._tag(row) for row in cells if self.tagged and len(row) == self.width]
-        self.in_entities = sum(map(is_entity_tag, tags)) > 0.9 * len(tags) > 0  # else parts of speech, say
+        named = [is_entity_tag(tag) for tag in tags if tag != OUTSIDE]
+        # Else kinds without prefixes, or parts of speech; however many words are outside, they say nothing of that.
+        self.in_entities = bool(tags) and 2 * sum(named) >= len(named)
 
     @property
     def guess(self) -> str:
         """Which columns are taken."""
         column = self.options.tag_column
-        tags = (
-            f"tag = column {column if column > 0 else self.width + 1 + column}, read as BIO"
-            if self.tagged
-            else "no tags"
-        )
+        place = column if column > 0 else self.width + 1 + column
+        how = "read as BIO" if self.in_entities else "taken as it is"
+        tags = f"tag = column {place}, {how}" if self.tagged else "no tags"
         prefix = f" (without its {self.prefix!r})" if self.prefix else ""
         return f"word = column {self.options.word_column}{prefix}, {tags}"
 
     def _cells(self, line: str) -> list[str]:
         text = line.removesuffix("\n").removesuffix("\r")
         return text.split("\t") if self.by_tabs else [cell for cell in re.split("[ \t]", text) if cell]
+
+    def is_comment(self, line: str) -> bool:
+        """Whether a line before a sentence is a remark; a hashtag with its columns is a word."""
+        try:
+            return line.startswith("#") and not self._checked(line)
+        except BadRowError:
+            return True
 
     def __iter__(self) -> Iterator[TagExample]:
         self.problems = Problems(self.problems.file, self.options.skip_bad)

@@ -117,6 +117,8 @@ def _quotes_wrap(sample: Sequence[str]) -> bool:
     """Whether quotes hold something that only wrapped cells can hold, or wrap all names, and nothing speaks against it."""
     if not any('"' in line for line in sample):
         return False
+    # Where every line has as many cells, a quote that opens in one and closes in another holds no rows together.
+    is_ragged = len({line.count("\t") for line in sample if line.strip()}) > 1
     widths, is_clear = set(), _all_quoted(sample[0])
     for number, cells in records(sample, Dialect("\t", quoted=True)):
         if isinstance(cells, BadRowError):
@@ -124,7 +126,8 @@ def _quotes_wrap(sample: Sequence[str]) -> bool:
                 break  # the sample may end inside this record: what stands before it decides
             return False
         widths.add(len(cells))
-        is_clear |= any("\t" in cell or "\n" in cell or _doubled(cell, sample[number - 1]) for cell in cells)
+        is_clear |= is_ragged and any("\t" in cell or "\n" in cell for cell in cells)
+        is_clear |= any(_doubled(cell, sample[number - 1]) for cell in cells)
     return is_clear and len(widths) == 1
 
 

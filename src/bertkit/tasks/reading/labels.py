@@ -16,6 +16,11 @@ SEPARATOR = ";"  # between the classes of one cell
 MANY_NUMBERS = 20  # more different numbers than this are no classes
 
 
+def is_gap(value: Any) -> bool:
+    """Whether a cell holds nothing: null, or the NaN that other tools make of it in a column of numbers."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def parse_label(value: Any, problem: ProblemType, known: Collection[str] | None = None) -> Label:
     """The label of a cell; what is none, or is not known, is a bad row."""
     if problem == "regression":
@@ -38,12 +43,12 @@ def _number(value: Any) -> float:
 def _one(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if is_gap(value):
+        return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # what other tools make of a column of integers with a gap
     if isinstance(value, str | int | float):
         return check_unicode(str(value).strip())
-    if value is None:
-        return ""
     raise BadRowError(f"the label {_shown(value)} is not one class; say multi_label if it should be several")
 
 
@@ -78,7 +83,7 @@ def _shown(value: Any) -> str:
 
 def guess_problem(values: Sequence[Any]) -> ProblemType:
     """Which of the three a column looks like, by its first cells."""
-    cells = ["" if value is None else value for value in values]
+    cells = ["" if is_gap(value) else value for value in values]
     if any(
         isinstance(cell, list | tuple) or (isinstance(cell, str) and cell.strip().startswith("[")) for cell in cells
     ):

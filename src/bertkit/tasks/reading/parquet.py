@@ -120,6 +120,8 @@ def guess_type(values: Sequence[Any]) -> Any:
         kind = pyarrow.array(values).type
     except (pyarrow.ArrowException, UnicodeEncodeError):
         return pyarrow.string()
+    if pyarrow.types.is_list(kind) and pyarrow.types.is_null(kind.value_type):
+        return pyarrow.list_(pyarrow.string())  # no class in any of these rows; others may have some
     return pyarrow.string() if pyarrow.types.is_null(kind) else kind
 
 

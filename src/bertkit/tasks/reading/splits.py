@@ -49,7 +49,7 @@ def split_examples(examples: Sequence[Example], *, share: float = 0.1, seed: int
         [example for index, example in enumerate(examples) if (index in held) == side] for side in (False, True)
     )
     how = "at random" if len(strata) == 1 else "by class" if isinstance(next(iter(strata)), str) else "by number"
-    said = f"one file only: {len(dev):,} of {len(examples):,} examples ({share:.0%}) held out {how}, seed {seed}"
+    said = f"one file only: {len(dev):,} of {len(examples):,} examples ({len(dev) / len(examples):.0%}) held out {how}, seed {seed}"
     return Split(train, dev, said)
 
 
@@ -119,7 +119,7 @@ class Duplicates:
 
 
 def find_duplicates(splits: Mapping[str, Iterable[TextExample | TagExample | QuestionExample]]) -> Duplicates:
-    """Texts that stand in two splits; sixteen bytes a text are held."""
+    """Texts that stand in two splits; a digest and a place are held for each, not the text."""
     first: dict[bytes, tuple[str, int | None]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     named: list[tuple[str, int | None, str, int | None]] = []

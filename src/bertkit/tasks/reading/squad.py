@@ -5,8 +5,10 @@ A question that is broken is an error that names it, or is left out, counted and
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +88,19 @@ def _read_text(path: Path) -> str:
 
 def _add(problems: Problems, line: int | None, text: str, name: Any, reason: str) -> None:
     """Name a bad question by its line and id; JSON that is all one line, by its character too."""
-    place = max(text.find(json.dumps(name, ensure_ascii=escaped)) for escaped in (False, True))
+    place = _find_id(text, name)
     where = f" at character {place:,}" if place >= 0 and "\n" not in text.rstrip() else ""
     found = 0 if place < 0 else text.count("\n", 0, place) + 1
     problems.add(line or found, f"question {name!r}{where}{reason}")
+
+
+def _find_id(text: str, name: Any) -> int:
+    """The character at which this id stands in a JSON text; -1 where there is none."""
+    if not text or not isinstance(name, str | int):
+        return -1
+    written = "|".join(re.escape(json.dumps(name, ensure_ascii=escaped)) for escaped in (False, True))
+    found = re.search(rf'"id"\s*:\s*({written})(?=\s*[,}}])', text)
+    return found.start(1) if found else -1
 
 
 def _articles(path: Path, text: str) -> list[Any]:
@@ -115,7 +126,9 @@ def _row_questions(path: Path, problems: Problems) -> Found:
         answers = question.get("answers")
         if isinstance(answers, Mapping):
             texts, starts = answers.get("text") or [], answers.get("answer_start") or []
-            question["answers"] = [{"text": a, "answer_start": b} for a, b in zip(texts, starts, strict=False)]
+            question["answers"] = [{"text": a, "answer_start": b} for a, b in zip_longest(texts, starts)]
+            if not question["answers"]:
+                question.setdefault("is_impossible", True)  # so SQuAD 2.0 is written by rows
         question.setdefault("id", str(row.line))
         yield row.line, question, question.get("context"), question.get("title")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import BertkitError
-from bertkit.tasks.reading.delimited import Dialect, Quotes, guess_dialect, records
+from bertkit.tasks.reading.delimited import NEVER_CLOSED, Dialect, Quotes, guess_dialect, records
 from bertkit.tasks.reading.headers import is_header
 from bertkit.tasks.reading.lines import check_unicode, raw_lines, sample_lines
 from bertkit.tasks.reading.parquet import parquet_rows, parquet_schema
@@ -31,6 +31,7 @@ TABLE_KINDS: dict[str, TableKind] = {
     ".pq": "parquet",
 }
 SAMPLE_ROWS = 2000
+ENOUGH_RECORDS = 20  # to know a layout by
 Values = Mapping[str, Any] | BadRowError
 
 
@@ -76,10 +77,12 @@ class Table:
     def _delimited_rows(self) -> Iterator[tuple[int, Values]]:
         assert self.dialect is not None
         found = records(raw_lines(self.path), self.dialect)
-        if self.header is not None:
-            next(found, None)
+        is_passed = self.header is None
         for line, cells in found:
-            yield line, _checked(self._values, cells)
+            if is_passed or isinstance(cells, BadRowError):
+                yield line, _checked(self._values, cells)
+            else:
+                is_passed = True  # the first record that can be read is the header
 
     def _values(self, cells: list[str] | BadRowError) -> dict[str, str]:
         if isinstance(cells, BadRowError):
@@ -120,7 +123,7 @@ def open_table(path: str | Path, *, header: bool | None = None, quotes: Quotes =
 def _open_delimited(path: Path, kind: TableKind, header: bool | None, quotes: Quotes) -> Table:
     sample = sample_lines(path)
     dialect = guess_dialect(kind, sample, quotes)
-    good = [cells for _, cells in records(sample, dialect) if isinstance(cells, list)]
+    good = _good_records(sample, dialect)
     if not good:
         raise BertkitError(f"{path} has no rows; give it a header and one example a line")
     first, others = good[0], good[1:]
@@ -129,6 +132,17 @@ def _open_delimited(path: Path, kind: TableKind, header: bool | None, quotes: Qu
     widths = [len(cells) for cells in good]
     columns = tuple(str(number + 1) for number in range(max(widths)))
     return Table(path, kind, columns, None, dialect, min(widths))
+
+
+def _good_records(sample: Sequence[str], dialect: Dialect) -> list[list[str]]:
+    """Records of the first lines; those lines may end inside a quoted cell, whose own lines are no records."""
+    good: list[list[str]] = []
+    for _, cells in records(sample, dialect):
+        if isinstance(cells, list):
+            good.append(cells)
+        elif str(cells) == NEVER_CLOSED and len(good) >= ENOUGH_RECORDS:
+            break
+    return good
 
 
 def unique_names(header: Sequence[str]) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.columns import Columns, choose_columns
 from bertkit.tasks.reading.delimited import Quotes
 from bertkit.tasks.reading.examples import TextExample
-from bertkit.tasks.reading.labels import ProblemType, guess_problem, parse_label
+from bertkit.tasks.reading.labels import ProblemType, guess_problem, is_gap, parse_label
 from bertkit.tasks.reading.lines import check_unicode
 from bertkit.tasks.reading.problems import BadRowError, Problems
 from bertkit.tasks.reading.tables import Row, Table, open_table
@@ -35,6 +35,9 @@ class TextOptions:
     skip_bad: bool = False
 
     def __post_init__(self) -> None:
+        for name, known in (("problem", (None, *get_args(ProblemType))), ("quotes", get_args(Quotes))):
+            if (value := getattr(self, name)) not in known:
+                raise BertkitError(f"{name} is {value!r}; choose one of {', '.join(filter(None, known))}")
         if self.pair is not None and self.text is None:
             raise BertkitError(
                 f"the second text is named ({self.pair!r}) and the first is not; name both, the first too"
@@ -101,22 +104,23 @@ class TextSource:
 
     def _example(self, row: Row) -> TextExample:
         columns, values = self.columns, row.values
-        text = _text(values.get(columns.text), columns.text)
+        text = cell_text(values.get(columns.text), columns.text)
         if not text.strip():
             raise BadRowError(f"the text (column {columns.text!r}) is empty; fill it in, or take the row out")
-        pair = None if columns.pair is None else _text(values.get(columns.pair), columns.pair)
+        pair = None if columns.pair is None else cell_text(values.get(columns.pair), columns.pair)
         return TextExample(text, pair, self._label(values.get(columns.label) if columns.label else None), row.line)
 
     def _label(self, value: Any) -> Any:
-        is_missing = value is None or (isinstance(value, str) and not value.strip())
+        is_missing = is_gap(value) or (isinstance(value, str) and not value.strip())
         if is_missing and not self.options.labelled:
             return None
-        if is_missing and value is None and self.problem == "multi_label":
+        if is_gap(value) and self.problem == "multi_label":
             raise BadRowError("the label is missing; write an empty list for no class")
         return parse_label(value, self.problem, self.known)
 
 
-def _text(value: Any, column: str) -> str:
+def cell_text(value: Any, column: str) -> str:
+    """A cell that must hold text; an empty one is an empty text."""
     if value is None:
         return ""
     if isinstance(value, bytes):

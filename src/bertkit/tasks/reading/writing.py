@@ -31,10 +31,8 @@ def prediction_writer(path: str | Path, table: Table) -> Iterator[Callable[[Row,
     with table_writer(path, table, [label_name, confidence_name]) as write:
 
         def write_prediction(row: Row, label: Label, confidence: float | None) -> None:
-            if label_name in row.values or confidence_name in row.values:
-                raise BertkitError(
-                    f"line {row.line} has a field {label_name!r} that earlier rows do not have; rename it"
-                )
+            if taken := [name for name in (label_name, confidence_name) if name in row.values]:
+                raise BertkitError(f"line {row.line} has a field {taken[0]!r} that earlier rows do not have; rename it")
             rounded = None if confidence is None else round(confidence, 6)
             write({**row.values, label_name: label, confidence_name: rounded})
 
@@ -77,7 +75,9 @@ def _open_packed(path: Path, suffix: str) -> IO[bytes]:
         case ".zst":
             library = zstd_library()
             if library is None:
-                raise BertkitError(f"{path} needs a zstd library; `pip install zstandard`, or write .gz")
+                from pyarrow import output_stream  # heavy; reading does the same
+
+                return io.BufferedWriter(output_stream(path, compression="zstd"))
             return cast(IO[bytes], library.open(path, "wb"))
     return path.open("wb")
 

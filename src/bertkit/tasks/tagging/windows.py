@@ -35,9 +35,10 @@ def plan_windows(sizes: Sequence[int], limit: Limit, name: str) -> list[WordWind
             "shorten it, or choose long='window' or 'truncate' (--long)"
         )
     room = limit.max_length - NUM_SPECIAL
-    spans = window_spans(sizes, room, shared_tokens(room, limit, name))
     if limit.long == "truncate":
-        return [WordWindow(0, spans[0][1], tuple(range(spans[0][1])))]
+        stop = window_spans(sizes, room, 0)[0][1]
+        return [WordWindow(0, stop, tuple(range(stop)))]
+    spans = window_spans(sizes, room, shared_tokens(room, limit, name))
     owners = choose_windows(sizes, spans)
     read = [tuple(word for word, owner in enumerate(owners) if owner == index) for index in range(len(spans))]
     return [WordWindow(*span, words) for span, words in zip(spans, read, strict=True) if words]
