@@ -100,6 +100,12 @@ def test_a_failing_file_leaves_nothing_behind(fine: Bert, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
+def test_an_unknown_column_option_is_one_line(fine: Bert, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,text\n1,w1 w2\n")
+    with pytest.raises(BertkitError, match="files for classification have no option 'review'; see the help"):
+        predict_file(fine.model, fine.tokenizer, tmp_path / "in.csv", tmp_path / "out.csv", columns={"review": "text"})
+
+
 def test_checkpoints_without_a_classifier_are_refused(tmp_path: Path) -> None:
     base = make_base(tmp_path)
     bert = bertkit.load(tmp_path, device="cpu")

@@ -15,9 +15,9 @@ from bertkit.tasks.classification.task import ClassPrediction, classification_of
 from bertkit.tasks.predicted_files import FileSummary, long_notes, was_long
 from bertkit.tasks.predicting import predict_examples
 from bertkit.tasks.reading.examples import TextExample
-from bertkit.tasks.reading.texts import TextOptions, TextSource
+from bertkit.tasks.reading.texts import TextSource
 from bertkit.tasks.reading.writing import prediction_writer
-from bertkit.tasks.registry import StoredTask, read_examples, task_of
+from bertkit.tasks.registry import StoredTask, read_examples, task_of, text_options
 from bertkit.tokenizer import LongPolicy, Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
@@ -98,7 +98,7 @@ def label_rows(
     progress: Callable[[int], None] | None = None,
 ) -> FileSummary:
     """A file's rows, a chunk at a time, with what `predict` says of them; `long` is what it does with long texts."""
-    texts = TextSource(source, TextOptions(labelled=False, **(columns or {})))
+    texts = TextSource(source, text_options(columns or {}, labelled=False))
     num_rows, long_lines = 0, []
     rows = texts.rows()
     with prediction_writer(output, texts.table) as write:

@@ -82,9 +82,19 @@ def tag_options(options: Mapping[str, Any]) -> TagOptions:
     numbered: dict[str, Any] = {
         key: int(v) if isinstance(v, str) and _is_number(v) else v for key, v in options.items()
     }
-    if unknown := numbered.keys() - {option.name for option in fields(TagOptions)}:
-        raise BertkitError(f"files for tagging have no option {min(unknown)!r}; see the help")
+    _refuse_unknown("tagging", numbered, TagOptions)
     return TagOptions(**numbered)
+
+
+def text_options(options: Mapping[str, Any], **fixed: Any) -> TextOptions:
+    """Those of tables of texts."""
+    _refuse_unknown("classification", options, TextOptions)
+    return TextOptions(**options, **fixed)
+
+
+def _refuse_unknown(name: str, options: Mapping[str, Any], known: type[Any]) -> None:
+    if unknown := options.keys() - {option.name for option in fields(known)}:
+        raise BertkitError(f"files for {name} have no option {min(unknown)!r}; see the help")
 
 
 def _is_number(text: str) -> bool:
@@ -97,7 +107,7 @@ def read_examples(
     """A task's file; options are those of its reader, such as text="review", label="stars" or skip_bad=True."""
     try:
         if name == "classification":
-            texts = read_texts(path, TextOptions(labels=labels, labelled=labelled, **options))
+            texts = read_texts(path, text_options(options, labels=labels, labelled=labelled))
             return ReadExamples(texts.examples, texts.lines(), texts.problems.count)
         if name == "tagging":
             tags = read_conll(path, tag_options(options))
