@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import BertkitError
+from bertkit.pages.markdown import markdown_table
 from bertkit.studies.published import BLIMP, FIVE, GOOGLE
 from bertkit.studies.suite_report import SQUAD_NOTE, TEST_SETS
 from bertkit.training.journal import read_journal
@@ -112,11 +113,6 @@ def look_rows(models: Iterable[TrainedModel]) -> list[list[str]]:
     ]
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Markdown."""
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows))
-
-
 def page(models: Sequence[TrainedModel]) -> str:
     """The whole page."""
     parts = [
@@ -125,16 +121,20 @@ def page(models: Sequence[TrainedModel]) -> str:
         "`src/bertkit/bundled` describes and nothing else, and measured by `bertkit evaluate --suite`. Minutes are those "
         "of pre-training, from the first process to the last weights. What was tried on the way is in [log.md](log.md). "
         "This page is written by `python -m bench.models`.",
-        table(("model", "minutes", "steps", "billion tokens", "million tokens/s", *HELD_OUT), run_rows(models)),
+        markdown_table(
+            ("model", "minutes", "steps", "billion tokens", "million tokens/s", *HELD_OUT), run_rows(models)
+        ),
         "## Fine-tuned",
         "Medians of five seeds with their standard deviation; settings in [recipes/suite.toml](../recipes/suite.toml), "
         f"fixed before scoring and the same for all. {TEST_SETS}",
-        table(("model", *FIVE, "average"), score_rows(models)),
-        table(("model", "BLiMP", "word in context", "CoNLL-2003, test F1", "SQuAD, dev F1"), other_rows(models)),
+        markdown_table(("model", *FIVE, "average"), score_rows(models)),
+        markdown_table(
+            ("model", "BLiMP", "word in context", "CoNLL-2003, test F1", "SQuAD, dev F1"), other_rows(models)
+        ),
         SQUAD_NOTE,
         "## On the way",
         f"![Loss and accuracy against minutes]({PICTURE})",
-        table(("model", "step", "minutes", "billion tokens", *HELD_OUT), look_rows(models)),
+        markdown_table(("model", "step", "minutes", "billion tokens", *HELD_OUT), look_rows(models)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -191,6 +191,7 @@ def main() -> None:
         models = read_models(parse_pairs(given.runs), parse_pairs(given.seconds))
     except BertkitError as error:
         sys.exit(f"bench.models: {error}")
+    given.out.mkdir(parents=True, exist_ok=True)
     plot(models, given.out / PICTURE)
     (given.out / PAGE).write_text(page(models), encoding="utf-8")
     print(given.out / PAGE, given.out / PICTURE)

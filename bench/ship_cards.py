@@ -1,12 +1,13 @@
 """README.md of the models that ship: data and licences, recipe, minutes, scores, limits. Only measured figures stand there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.ship_origin import Origin
 from bench.ship_tasks import MadeTask, TaskModel
 from bertkit.bundled import MODELS
 from bertkit.model.config import BertConfig, num_parameters
+from bertkit.pages.markdown import markdown_table
 from bertkit.training.toml_text import to_plain, write_toml
 
 PIPELINES = {
@@ -138,7 +139,7 @@ def _rounded(
     known = [name for name in names if name in before and name in after]
     rows = [[_spoken(name), _figure(name, before[name]), _figure(name, after[name])] for name in known]
     cut = [f"Cut to {limit} examples of each set: a trial, not a measurement.", ""] if limit is not None else []
-    return [f"## Scores on {where}", "", *cut, *_table(["score", "float32", "as shipped"], rows), ""]
+    return [f"## Scores on {where}", "", *cut, markdown_table(["score", "float32", "as shipped"], rows), ""]
 
 
 def _spoken(name: str) -> str:
@@ -158,7 +159,7 @@ def _suite(results: Mapping[str, Any] | None) -> list[str]:
         [name, f"{task['metric'].replace('_', ' ')}, {task['scored_on']}", f"{100 * task['median']:.1f}", _spread(task)]
         for name, task in results.get("tasks", {}).items()
     ]
-    lines = ["## Scores after fine-tuning", "", *_table(["task", "score", "median", "deviation"], rows), ""]
+    lines = ["## Scores after fine-tuning", "", markdown_table(["task", "score", "median", "deviation"], rows), ""]
     if results.get("average_of_five") is not None:
         lines += [f"Average of SST-2, CoLA, MRPC, RTE and STS-B: {results['average_of_five']:.1f}.", ""]
     for part, what in (("BLiMP", "BLiMP (67 sets)"), ("word-in-context", "Word in context (MCL-WiC test)")):
@@ -174,7 +175,3 @@ def _spread(task: Mapping[str, Any]) -> str:
 
 def _toml(text: str) -> list[str]:
     return ["```toml", text.strip(), "```", ""] if text.strip() else []
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]

@@ -4,9 +4,10 @@ In: the FinetuningReport that its page is made of. Out: Markdown with the hub's 
 stand there; what nobody measured is not claimed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bertkit.pages.finetuning import DataFile, FinetuningReport, Summary, summarize
+from bertkit.pages.markdown import markdown_table
 
 PIPELINES = {
     "classification": "text-classification",
@@ -37,7 +38,9 @@ def finetuning_card(report: FinetuningReport) -> str:
         *_use(report),
         "## Data",
         "",
-        *_table(["split", "file", "examples", "cut", "in windows", "bad rows left out"], map(_data_row, report.data)),
+        markdown_table(
+            ["split", "file", "examples", "cut", "in windows", "bad rows left out"], map(_data_row, report.data)
+        ),
         "",
         "The licences of these files and of the checkpoint it started from hold for this model too: name them here.",
         "",
@@ -89,7 +92,7 @@ def _scores(report: FinetuningReport) -> list[str]:
         [name.replace("_", " "), *(f"{scores[name]:.4f}" if name in scores else "" for scores in columns.values())]
         for name in report.scores
     ]
-    return [*_table(["score", *columns], rows), ""]
+    return [markdown_table(["score", *columns], rows), ""]
 
 
 def _seeds(summaries: Sequence[Summary], metric: str) -> list[str]:
@@ -112,7 +115,7 @@ def _seeds(summaries: Sequence[Summary], metric: str) -> list[str]:
         "spread",
         "collapsed",
     ]
-    return ["## Runs", "", *_table(header, rows), ""]
+    return ["## Runs", "", markdown_table(header, rows), ""]
 
 
 def _figures(row: Summary) -> list[str]:
@@ -121,10 +124,3 @@ def _figures(row: Summary) -> list[str]:
 
 def _notes(notes: Sequence[str]) -> list[str]:
     return ["## To know", "", *(f"- {note.strip()}" for note in notes), ""] if notes else []
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-    return [line(header), "|" + "---|" * len(header), *map(line, rows)]

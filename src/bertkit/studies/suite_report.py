@@ -1,10 +1,11 @@
 """The suite's results for people: report.md and report.html beside results.json."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from bertkit.pages.frame import save
+from bertkit.pages.markdown import markdown_table
 from bertkit.pages.suite import SuiteReport, suite_page
 from bertkit.studies.published import BLIMP as PUBLISHED_BLIMP
 from bertkit.studies.published import FIVE, GOOGLE
@@ -32,9 +33,9 @@ def markdown(results: SuiteResults) -> str:
     name = results.model["name"]
     parts = [f"# {name}, measured", _model_line(results), "\n".join(f"- {note}" for note in results.notes())]
     if any(task.name in FIVE for task in results.tasks):
-        parts += ["## Five tasks beside Google's models", _table(*five_rows(results)), TEST_SETS]
+        parts += ["## Five tasks beside Google's models", markdown_table(*five_rows(results)), TEST_SETS]
     if results.tasks:
-        parts += ["## Fine-tuning", _table(*task_rows(results))]
+        parts += ["## Fine-tuning", markdown_table(*task_rows(results))]
         parts += [SQUAD_NOTE] if any(task.name == "SQuAD" for task in results.tasks) else []
     parts += _untrained(results)
     parts += ["## Settings", f"```toml\n{settings_text(results)}```"]
@@ -82,7 +83,9 @@ def _untrained(results: SuiteResults) -> Iterable[str]:
     parts = {name: part for name, part in results.untrained.items() if "skipped" not in part}
     if held := parts.get(HELD_OUT):
         yield "## Held-out text"
-        yield _table(["length", "perplexity", "MLM accuracy", "NSP accuracy", "masked tokens"], held_out_rows(held))
+        yield markdown_table(
+            ["length", "perplexity", "MLM accuracy", "NSP accuracy", "masked tokens"], held_out_rows(held)
+        )
     if blimp := parts.get(BLIMP):
         yield "## BLiMP"
         beside = ", ".join(f"{name} {score}" for name, score in PUBLISHED_BLIMP.items())
@@ -90,7 +93,7 @@ def _untrained(results: SuiteResults) -> Iterable[str]:
             f"{100 * blimp['accuracy']:.1f} over {blimp['num_sets']} sets, {blimp['num_pairs']:,} pairs "
             f"(published: {beside})."
         )
-        yield _table(
+        yield markdown_table(
             ["phenomenon", "accuracy"], [[t.replace("_", " "), f"{100 * a:.1f}"] for t, a in blimp["terms"].items()]
         )
     if senses := parts.get(WORD_IN_CONTEXT):
@@ -99,7 +102,7 @@ def _untrained(results: SuiteResults) -> Iterable[str]:
             f"Test accuracy {100 * senses['accuracy']:.1f} with layer {senses['best_layer']}, chosen with its threshold "
             f"on {senses['num_train']:,} training pairs (always one answer: {100 * senses['majority']:.1f})."
         )
-        yield _table(["layer", "training", "dev", "test"], [_layer_row(layer) for layer in senses["layers"]])
+        yield markdown_table(["layer", "training", "dev", "test"], [_layer_row(layer) for layer in senses["layers"]])
 
 
 def held_out_rows(held: dict[str, Any]) -> list[list[str]]:
@@ -114,11 +117,6 @@ def held_out_rows(held: dict[str, Any]) -> list[list[str]]:
 
 def _layer_row(layer: dict[str, Any]) -> list[str]:
     return [str(layer["layer"]), *(f"{100 * layer[f'{split}_accuracy']:.1f}" for split in ("train", "dev", "test"))]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def settings_text(results: SuiteResults) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bertkit.pages.frame import save
+from bertkit.pages.markdown import markdown_table, plain_cell
 from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, in_short
 from bertkit.studies.findings.figures import page_of
 from bertkit.studies.findings.plots import plot_study
@@ -41,7 +42,7 @@ def write_findings(results: Sequence[StudyResult], folder: str | Path) -> Path:
 def findings_text(results: Sequence[StudyResult], plots: dict[str, list[Path]]) -> str:
     """The whole document."""
     parts = [OPENING.format(page=f"{FOLDER}/{PAGE}", test=results[0].test)]
-    parts += [_table(("study", "question", "differences beside the paper's"), map(_contents, results))]
+    parts += [markdown_table(("study", "question", "differences beside the paper's"), map(_contents, results))]
     for result in results:
         parts += study_text(result, plots.get(result.name, []))
     return "\n\n".join(parts) + "\n"
@@ -57,7 +58,7 @@ def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
     parts += [part for table in result.paper for part in (f"{_sentence(table.source)}:", paper_table(result, table))]
     parts += [f"Here, at the scale `{result.scale}`:", score_table(result)] if result.scores else []
     parts += [f"![{path.stem.replace('-', ' ')}]({FOLDER}/{path.name})" for path in plots]
-    parts += [part for table in result.tables for part in (f"**{_plain(table.title)}**", text_table(table))]
+    parts += [part for table in result.tables for part in (f"**{plain_cell(table.title)}**", text_table(table))]
     parts += ["### Does it agree with the paper?", *agreement_paragraphs(result)]
     parts += [text_table(beside)] if (beside := agreement_table(result)) else []
     parts += [f"Remark: {result.remark}"] if result.remark else []
@@ -76,7 +77,7 @@ def score_table(result: StudyResult) -> str:
     for arm in result.arms:
         label = f"**{arm.label}**" if arm.name == result.baseline else arm.label
         rows.append([label, *(score_cell(result, arm, measure) for measure in measured)])
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def score_cell(result: StudyResult, arm: Arm, measure: Measure) -> str:
@@ -107,7 +108,7 @@ def paper_table(result: StudyResult, table: PaperTable) -> str:
     for row in table.rows:
         label = f"**{row.label}**" if row.arm == result.baseline else row.label
         rows.append([label, *(paper_cell(table, row, column) for column in table.columns)])
-    return _table(["", *(f"#{column}" for column in table.columns)], rows)
+    return markdown_table(["", *(f"#{column}" for column in table.columns)], rows)
 
 
 def paper_cell(table: PaperTable, row: PaperRow, column: str) -> str:
@@ -120,7 +121,7 @@ def paper_cell(table: PaperTable, row: PaperRow, column: str) -> str:
 
 def text_table(table: TextTable) -> str:
     """As it stands."""
-    return _table(table.columns, table.rows)
+    return markdown_table(table.columns, table.rows)
 
 
 def _head(measure: Measure) -> str:
@@ -129,18 +130,6 @@ def _head(measure: Measure) -> str:
 
 def _about(result: StudyResult) -> str:
     return "Made with " + "; ".join(f"{name} {value}" for name, value in result.about.items()) + "."
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A column whose head begins with # holds numbers, as on the pages."""
-    rule = ["---:" if name.startswith("#") else "---" for name in head]
-    lines = [[name.removeprefix("#") for name in head], rule, *rows]
-    return "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """A bar would end the cell."""
-    return " ".join(str(text).replace("|", "\\|").split())
 
 
 def _sentence(text: str) -> str:
