@@ -1,15 +1,20 @@
 """`bertkit pretrain`: a recipe and folders in, a run out; killed, resumed, estimated, refused."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from bertkit.cli.main import app
 from bertkit.corpus.prepare.run import prepare
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import train_vocabulary
+from bertkit.training.watch import Guard
 from tests.cli import running
 
 RECIPE = """
@@ -100,3 +105,16 @@ def test_what_is_wrong_is_one_line(recipe: Path, tmp_path: Path, change: str, li
     with pytest.raises(BertkitError, match=line) as refused:
         run(str(recipe), "--set", change, "--out", str(tmp_path / "run"))
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_that_a_signal_stopped_is_no_success(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a script does next would take it for a finished one."""
+    once = iter([signal.SIGTERM])
+    monkeypatch.setattr(Guard, "check", lambda *_: os.kill(os.getpid(), next(once, 0)))
+    found = CliRunner().invoke(app, ["pretrain", str(recipe), "--out", str(tmp_path / "run")])
+    assert found.exit_code == 1
+    assert "stopped by SIGTERM at step" in found.stdout
+    monkeypatch.undo()
+    assert "6 steps done" in run(str(recipe), "--out", str(tmp_path / "run"), "--resume")

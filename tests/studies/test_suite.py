@@ -143,7 +143,8 @@ def test_a_model_without_heads_and_a_limit_are_told(data: Path, tmp_path: Path) 
         data, str(tmp_path / "bare"), tmp_path / "out", tasks=["held-out", "BLiMP", "SST-2"], limit=6, seeds=1
     )
     notes = found.results.notes()
-    assert notes[0].startswith("Cut to 6 examples of each set")
+    assert notes[0] == "Measured on CPU in float32: SST-2."
+    assert notes[1].startswith("Cut to 6 examples of each set")
     assert "BLiMP: not measured, the checkpoint has no MLM head." in notes
     assert found.results.runs["SST-2"][0]["num_train"] == 6
     assert "BLiMP" not in (tmp_path / "out" / "report.md").read_text().split("## ", 1)[1].split("Settings")[0]

@@ -14,6 +14,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.pages.training import TrainingReport, training_page
+from bertkit.text import folder_lock
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.data import RunData, original_ids, unigram_loss
@@ -109,6 +110,23 @@ def test_a_signal_that_comes_with_the_last_step_stops_nothing(tmp_path: Path) ->
     result = run_pretraining(made, tmp_path, data=data(), observer=Killer())
     assert (result.step, result.stopped_by) == (12, None)
     assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
+    seen = []
+
+    class Second:
+        def on_step(self, values: dict[str, Any], progress: Progress) -> None:
+            with pytest.raises(BertkitError, match="another process is at work in"):
+                run_pretraining(recipe(), tmp_path, data=data(), resume=True)
+            seen.append(values["step"])
+
+        def on_evaluation(self, values: dict[str, Any]) -> None:
+            pass
+
+    assert run_pretraining(recipe(), tmp_path, data=data(), observer=Second()).step == 12
+    assert seen
 
 
 def test_where_memory_runs_out_the_advice_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,8 @@ def pretrain(
     if is_first_process():
         _show_result(result, out, json=json)
     leave_world()
+    if result.stopped_by:
+        raise typer.Exit(1)  # what a script would do next needs a finished run
 
 
 def _show_result(result: "RunResult", out: Path, *, json: bool) -> None:

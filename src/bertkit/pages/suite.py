@@ -37,6 +37,6 @@ def suite_page(report: SuiteReport) -> str:
     model = report.model
     label = (
         f"{model['name']}: {model['num_parameters']:,} parameters, {model['num_layers']} layers, "
-        f"{model['hidden_size']} wide, {model['vocab_size']:,} tokens; measured on {model['device']}."
+        f"{model['hidden_size']} wide, {model['vocab_size']:,} tokens."
     )
     return frame("How good this BERT is", label, fill("suite"), report.to_json())

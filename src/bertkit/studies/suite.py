@@ -76,19 +76,17 @@ def run_suite(
 
 def describe(bert: Bert, spec: SuiteSpec) -> dict[str, Any]:
     """The model, in plain figures."""
-    config, gpu = bert.config, bert.device.type == "cuda"
+    config = bert.config
     stored = open_checkpoint(spec.model, dtype=None, lowercase=spec.lowercase)  # the same on every device
     return {
         "name": name_of(spec.model),
         "weights": fingerprint(stored.model.named_parameters()),
-        "precision": str(next(bert.model.parameters()).dtype).removeprefix("torch."),
         "num_parameters": num_parameters(config),
         "num_layers": config.num_layers,
         "hidden_size": config.hidden_size,
         "vocab_size": bert.tokenizer.vocab_size,
         "lowercase": bert.tokenizer.lowercase,
         "heads": list(config.heads),
-        "device": torch.cuda.get_device_name(bert.device) if gpu else "CPU",
         "torch": torch.__version__,
     }
 
@@ -100,11 +98,10 @@ def name_of(model: str) -> str:
 
 
 def check_identity(spec: SuiteSpec, described: dict[str, Any]) -> None:
-    """A folder holds the results of one model and one set of settings; seeds and parts may be added."""
+    """A folder holds the results of one model and one set of settings; seeds and parts may be added, also on another device."""
     suite = to_plain(spec.suite)
     plain: dict[str, Any] = {
         "weights": described["weights"],
-        "precision": described["precision"],
         "lowercase": described["lowercase"],
         "limit": spec.limit,
         "dropout": suite["dropout"],

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.loading import load
@@ -23,6 +25,7 @@ from bertkit.studies.pseudo_likelihood import TextScorer
 from bertkit.studies.suite_config import BLIMP, HELD_OUT, UNTRAINED, WORD_IN_CONTEXT, Suite
 from bertkit.studies.suite_run import TaskSource, finetune_once
 from bertkit.studies.word_in_context import read_sense_pairs, sense_cosines, summarise_senses
+from bertkit.training.world import choose_device
 
 PARTS = "parts"
 SPLITS = ("training", "dev", "test")
@@ -93,8 +96,15 @@ def run_part(spec: SuiteSpec, name: str, seed: int | None, progress: ShareDone) 
         result = finetune_once(source, seed, spec.suite.dropout, spec.device, progress)
     else:
         result = {HELD_OUT: _held_out, BLIMP: _blimp, WORD_IN_CONTEXT: _word_in_context}[name](spec, progress)
+        result["precision"] = str(next(spec.open().model.parameters()).dtype).removeprefix("torch.")
+    result["device"] = name_device(choose_device(spec.device))
     write_json(spec.path(name, seed), result)
     return result
+
+
+def name_device(device: torch.device) -> str:
+    """As reports call it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
 def _held_out(spec: SuiteSpec, progress: ShareDone) -> dict[str, Any]:

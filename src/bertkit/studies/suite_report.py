@@ -47,7 +47,7 @@ def _model_line(results: SuiteResults) -> str:
     casing = "uncased" if model["lowercase"] else "cased"
     return (
         f"{model['num_parameters']:,} parameters, {model['num_layers']} layers, {model['hidden_size']} wide, "
-        f"{model['vocab_size']:,} tokens, {casing}; on {model['device']}."
+        f"{model['vocab_size']:,} tokens, {casing}."
     )
 
 

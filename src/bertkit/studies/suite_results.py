@@ -57,7 +57,7 @@ class SuiteResults:
 
     def notes(self) -> list[str]:
         """What a reader must know."""
-        lines = []
+        lines = [f"Measured on {place}: {', '.join(names)}." for place, names in self._places().items()]
         if self.limit is not None:
             lines.append(
                 f"Cut to {self.limit:,} examples of each set (--limit): quick, and not comparable with whole sets."
@@ -71,6 +71,15 @@ class SuiteResults:
                 lines.append(f"{task.name}: learned nothing with seed {seeds}; counted as it scored.")
         lines += [f"Not done yet: {name}." for name in self.missing]
         return lines
+
+    def _places(self) -> dict[str, list[str]]:
+        """Names of parts by where they were measured; the parts of one report may come from several machines."""
+        found: dict[str, list[str]] = {}
+        measured = {name: [part] for name, part in self.untrained.items() if "skipped" not in part}
+        for name, parts in {**self.runs, **measured}.items():
+            for place in dict.fromkeys(f"{part['device']} in {part['precision']}" for part in parts):
+                found.setdefault(place, []).append(name)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""

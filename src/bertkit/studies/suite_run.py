@@ -90,7 +90,13 @@ def finetune_once(
     config = task.config(seed, given.base.encoder.max_positions, device)
     run = FinetuneRun(given.base, given.data, config, choose_device(device), None, ShareWatcher(progress))
     set_dropout(run.model, dropout)
-    plain: dict[str, Any] = {"task": task.name, "seed": seed, "metric": task.metric, "notes": list(given.notes)}
+    plain: dict[str, Any] = {
+        "task": task.name,
+        "seed": seed,
+        "metric": task.metric,
+        "notes": list(given.notes),
+        "precision": str(run.dtype or torch.float32).removeprefix("torch."),
+    }
     try:
         summary = run.run()
     except DivergedError as error:
@@ -106,5 +112,4 @@ def finetune_once(
         "train_loss": summary.train_loss,
         "num_train": given.data.num_train,
         "num_test": len(given.dev),
-        "precision": str(run.dtype or torch.float32).removeprefix("torch."),
     }

@@ -6,6 +6,7 @@ the end model/ (an ordinary BERT folder with its card) and report.html. Only the
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
+from bertkit.text.folder_lock import only_one
 from bertkit.training.budget import TimeBudget, TimedPlan, TimedSchedule, count_looks
 from bertkit.training.checkpoint_shards import read_shards
 from bertkit.training.checkpoints import Checkpoint, CheckpointFolder, fingerprint
@@ -30,7 +32,7 @@ from bertkit.training.loop import Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.recipe import Recipe
 from bertkit.training.roles import Plan, Schedule
-from bertkit.training.run_folder import prepare_folder, versions
+from bertkit.training.run_folder import make_folder, prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective
 from bertkit.training.start import fresh_model, refuse_other_tokens
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
@@ -80,7 +82,8 @@ def run_pretraining(
 
                 data = open_data(resolved)
             try:
-                return Run(resolved, Path(out), data, world, observer, resume=resume, started=started).run(stop)
+                with only_one(make_folder(Path(out))) if world.is_first else nullcontext():
+                    return Run(resolved, Path(out), data, world, observer, resume=resume, started=started).run(stop)
             except torch.OutOfMemoryError as error:
                 raise BertkitError(
                     "out of GPU memory: halve tokens_per_batch of the stages, double micro_batches and begin a new run "

@@ -11,8 +11,17 @@ from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.recipe import NAME, Recipe, read_recipe, refuse_changes
 
 
+def make_folder(out: Path) -> Path:
+    """There, or a clear line."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BertkitError(f"{out} cannot be made: {error.strerror or error}; choose another with --out") from None
+    return out
+
+
 def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, resume: bool) -> None:
-    """Make the run's folder, or check that it holds this run; the recipe is written beside its checkpoints."""
+    """Check that the folder is free or holds this run; the recipe is written beside its checkpoints."""
     begun = checkpoints.last_step() is not None
     if begun and not resume:
         raise BertkitError(f"{out} already holds a run; go on with --resume, or choose another folder with --out")
@@ -21,7 +30,6 @@ def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, 
     if begun:
         refuse_changes(read_recipe(out / NAME), recipe)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         checkpoints.clean()
         fresh = out / f".writing-{NAME}"
         fresh.write_text(recipe.to_toml(), encoding="utf-8")

@@ -17,6 +17,7 @@ from bertkit.corpus.prepare.plan import WORK
 from bertkit.corpus.prepare.run import prepare
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
+from bertkit.text import folder_lock
 from bertkit.tokenizer import Tokenizer
 from tests.corpus.prepare.test_run import TOKENS, WORDS, contents, random_corpus, write_corpus
 
@@ -103,12 +104,13 @@ def test_finished_parts_are_kept(tokenizer: Path, tmp_path: Path) -> None:
         TokenStore.open(tmp_path / "store")
 
 
-def test_a_second_process_is_refused(tokenizer: Path, tmp_path: Path) -> None:
+def test_a_second_process_is_refused(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
     paths = write_corpus(tmp_path / "text", random_corpus(3, 1, 50))
     loaded = Tokenizer.load(tokenizer)
 
     def meanwhile(count: int) -> None:
-        with pytest.raises(BertkitError, match="another process is preparing"):
+        with pytest.raises(BertkitError, match="another process is at work in"):
             prepare(paths, loaded, tmp_path / "store", workers=1)
 
     prepare(paths, loaded, tmp_path / "store", progress=meanwhile, workers=1)

@@ -150,6 +150,7 @@ from itertools import count
 from tests.tasks.feed.test_pretraining import *
 from bertkit.tasks.feed.workers import prefetch
 import multiprocessing
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background begin with it ignored
 try:
     for turn, batch in enumerate(prefetch(PretrainingFeed(STORE, VOCABULARY, CONFIG), count(), 2, start_method="fork")):
         if turn == 3:

@@ -5,13 +5,10 @@ What enters: input files, options, the tokenizer. What leaves: a Plan; equal pla
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -116,16 +113,3 @@ def sweep(folder: Path) -> None:
 def remove_work(folder: Path) -> None:
     """Drop everything that only an unfinished store needs."""
     shutil.rmtree(folder / WORK, ignore_errors=True)
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Refuse when another process is preparing the same store; the lock ends with the process, however it ends."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise BertkitError(f"another process is preparing {folder}; wait for it or choose another folder") from None
-    finally:
-        os.close(handle)

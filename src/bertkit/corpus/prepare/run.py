@@ -18,12 +18,13 @@ from bertkit.corpus.dedup import Duplicates, Repeated, find_duplicates
 from bertkit.corpus.prepare.blocks import PrepareOptions
 from bertkit.corpus.prepare.jobs import Input, Jobs, Progress
 from bertkit.corpus.prepare.parts import drop_part, part_path, read_part, read_shard, read_slices
-from bertkit.corpus.prepare.plan import PLAN, WORK, Plan, find_earlier, find_inputs, only_one, remove_work, sweep
+from bertkit.corpus.prepare.plan import PLAN, WORK, Plan, find_earlier, find_inputs, remove_work, sweep
 from bertkit.corpus.prepare.pool import Pool
 from bertkit.corpus.prepare.report import PrepareReport, RepeatedText, make_report, read_report, write_report
 from bertkit.corpus.store import MANIFEST, TokenStore, write_manifest
 from bertkit.corpus.store_files import replace_text
 from bertkit.errors import BertkitError
+from bertkit.text.folder_lock import only_one
 from bertkit.tokenizer.wordpiece import Tokenizer
 
 NO_DUPLICATES = Duplicates(0, (), ())

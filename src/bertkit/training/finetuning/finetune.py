@@ -7,6 +7,7 @@ The folder of a saved model is an ordinary BERT folder with task.json, a card an
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from bertkit.model.formats import load_model, save_model
 from bertkit.pages.finetuning import FinetuningReport
 from bertkit.tasks.registry import write_task
 from bertkit.tasks.task import Task
+from bertkit.text.folder_lock import only_one
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.finetuning.cells import Cell, CellRunner, Spread, spread_of
 from bertkit.training.finetuning.config import FinetuneConfig, grid_of, make_config
@@ -144,7 +146,7 @@ def run_finetuning(
             (folder / RUNS / HELD).write_text(cell.name, encoding="utf-8")
 
     runner = CellRunner(prepared.base, prepared.data, device, folder / RUNS if folder else None, watcher, keep)
-    with catch_signals() as stop:
+    with catch_signals() as stop, only_one(folder) if folder else nullcontext():
         runner.run(grid_of(config, grid, seeds), stop)
     if runner.best is None:
         return Interrupted(runner.stopped_by or "a signal", folder)
