@@ -99,3 +99,11 @@ def test_bad_input_is_one_line_and_exit_code_2(folder: Path) -> None:
     assert "are for a recipe" in refusal("doctor", str(folder / "text.txt"), "--set", "steps=1")
     assert "names no data.store" in refusal("doctor", str(folder / "recipe.toml"), "--set", "data.store=")
     assert "no finished token store" in refusal("doctor", str(folder / "recipe.toml"), "--set", "data.store=nowhere")
+
+
+def test_a_check_that_is_not_there_cannot_be_accepted_in_silence(folder: Path) -> None:
+    arguments = [str(folder / "text.txt"), "-t", str(folder / "vocab"), "--accept", "dupes", "--json"]
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    assert json.loads(result.stdout)
+    assert "--accept dupes: no such check was made" in result.stderr
+    assert "duplicates" in result.stderr

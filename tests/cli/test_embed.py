@@ -285,3 +285,11 @@ def test_a_model_of_two_layers_has_no_last_four(place: Path, tmp_path: Path) -> 
     said = refusal("embed", "-m", str(tmp_path / "tiny"), "a", "--layer", "concat-last-4", "-o", str(place / "v.npy"))
     assert "needs four layers and this model has 2" in said
     assert list(place.iterdir()) == []
+
+
+def test_json_is_one_array_of_all_texts(bert: Bert, folder: Path, tmp_path: Path) -> None:
+    found = run_json("embed", "-m", str(folder), "the dog", "", "é")
+    assert [one["text"] for one in found] == ["the dog", "", "é"]
+    assert_near(np.array([one["vector"] for one in found]), np.asarray(bert.embed(["the dog", "", "é"])))
+    (tmp_path / "none.txt").touch()
+    assert run_json("embed", "-m", str(folder), "-f", str(tmp_path / "none.txt")) == []

@@ -41,3 +41,18 @@ def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert "it can give hidden, sentence" in refusal("export", "-m", str(folder), "--head", "tagger")
     assert "add --int8" in refusal("export", "-m", str(folder), "--evaluate", str(tmp_path / "x.csv"))
     assert not (folder / "onnx" / "model.onnx").exists()
+
+
+def test_a_refused_export_leaves_nothing_new_and_nothing_changed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "config.json").write_text("mine")
+    for target in ("there", "new", "deep/new"):
+        assert "unknown output" in refusal("export", "-m", str(folder), "-o", str(tmp_path / target), "--head", "tail")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert [path.read_text() for path in (tmp_path / "there").iterdir()] == ["mine"]
+
+
+def test_a_file_to_score_that_cannot_be_read_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.csv")
+    refusal("export", "-m", str(folder), "-o", str(tmp_path / "new"), "--int8", "--evaluate", absent)
+    assert list(tmp_path.iterdir()) == []

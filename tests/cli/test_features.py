@@ -115,3 +115,13 @@ def test_heads_need_features_with_labels(folder: Path, tmp_path: Path) -> None:
 def test_help_has_an_example(capsys: Any) -> None:
     for verb in ("features", "train-head", "tune-vectors"):
         assert f"Example: bertkit {verb}" in " ".join(run(verb, "--help")[0].split())
+
+
+def test_rates_and_penalties_that_are_no_numbers(folder: Path, table: str, words: str, tmp_path: Path) -> None:
+    head = str(tmp_path / "head")
+    for data, per, option in ((table, "text", "--l2"), (words, "word", "--learning-rate")):
+        made = str(tmp_path / f"{per}.parquet")
+        run("features", "-m", str(folder), data, "-o", made, "--per", per, "--layer", "last")
+        for number in ("nan", "inf"):
+            assert "needs" in refusal("train-head", made, "-o", head, option, number, "--width", "4", "--epochs", "1")
+    assert not Path(head).exists()

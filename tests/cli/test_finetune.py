@@ -1,10 +1,14 @@
 """`finetune`, `evaluate` and `predict` as people run them."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bertkit.cli.main import app
+from bertkit.training.finetuning.finetune import Interrupted
 from tests.cli.running import refusal, run, run_json
 from tests.training.tiny_tasks import make_base, make_examples
 
@@ -112,3 +116,25 @@ def test_bad_input_is_one_line(folder: Path, reviews: Path, tmp_path: Path) -> N
     assert "role=name" in refusal("predict", "-m", str(reviews), train, "-o", out + ".csv", "--column", "text")
     assert "no task's head" in refusal("predict", "-m", base, train, "-o", out + ".csv", "--column", "text=review")
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_left_out_are_told_to_programs_too(reviews: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text('review,stars\ngood,yes\n"never closed,yes\n')
+    for arguments in (
+        ("predict", "-m", str(reviews), str(tmp_path / "bad.csv"), "-o", str(tmp_path / "out.csv"), "--skip-bad"),
+        ("evaluate", "-m", str(reviews), "--data", str(tmp_path / "bad.csv"), "--skip-bad"),
+    ):
+        shown, said = run(*arguments, "--column", "text=review", "--column", "label=stars", "--json")
+        assert json.loads(shown)
+        assert "line 3" in said
+
+
+def test_a_stopped_run_leaves_standard_output_to_programs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Interrupted("SIGINT", tmp_path)
+    monkeypatch.setattr("bertkit.training.finetuning.finetune.run_finetuning", lambda *_, **__: stopped)
+    arguments = ["finetune", "classification", "-m", "x", "--train", "x", "-o", str(tmp_path / "out"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "stopped by SIGINT" in result.stderr

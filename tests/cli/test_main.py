@@ -2,6 +2,7 @@
 
 import errno
 import io
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,30 +13,101 @@ import pytest
 from huggingface_hub import constants
 
 import bertkit
-from bertkit.cli.main import main
+from bertkit.cli.main import app, main
 from tests.cli.running import command, environment, refusal, refused, run, spawn
 
-VERBS = ("demo", "explain", "fill-mask", "next-sentence", "embed", "words", "inspect", "info", "convert")
+VERBS = [str(command.name) for command in app.registered_commands]
 
 
 def test_help_names_every_verb_and_every_verb_has_an_example() -> None:
     shown, _ = run("--help")
+    assert len(VERBS) > 20
     for verb in VERBS:
         assert verb in shown
-        assert f"Example: bertkit {verb}" in " ".join(run(verb, "--help")[0].split())
+    for verb in (*VERBS, "vocab train", "vocab extend"):
+        assert f"Example: bertkit {verb}" in " ".join(run(*verb.split(), "--help")[0].split())
 
 
 def test_the_version_is_told() -> None:
     assert run("--version")[0] == f"bertkit {bertkit.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [("fill-musk", "x"), ("info", "--jsn"), ("fill-mask",), ("convert", "only-one")])
-def test_what_cannot_be_parsed_is_code_2_and_no_traceback(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said", "command"),
+    [
+        (("fill-musk", "x"), "'fill-musk'", "bertkit"),
+        (("info", "--jsn"), "--jsn", "bertkit info"),
+        (("fill-mask",), "Missing argument 'texts'", "bertkit fill-mask"),
+        (("convert", "only-one"), "Missing argument 'target'", "bertkit convert"),
+        (("fill-mask", "x", "-k", "0"), "--top-k", "bertkit fill-mask"),
+        (("vocab", "train", "x"), "--output", "bertkit vocab train"),
+    ],
+)
+def test_what_cannot_be_parsed_is_one_line_that_names_the_help(
+    arguments: tuple[str, ...], said: str, command: str
+) -> None:
+    line = refusal(*arguments)
+    assert said in line
+    assert line.endswith(f"(see `{command} --help`)")
+
+
+def test_the_same_as_a_program_of_its_own() -> None:
+    result = spawn("info", "--jsn")
+    assert result.stdout == b""
+    assert refused(result.returncode, result.stderr.decode()).endswith("(see `bertkit info --help`)")
+
+
+@pytest.mark.parametrize("arguments", [(), ("vocab",)])
+def test_nothing_asked_shows_the_help_once(arguments: tuple[str, ...]) -> None:
     result = spawn(*arguments)
     assert result.returncode == 2
-    assert result.stdout == b""
-    assert b"Usage" in result.stderr
-    assert b"Traceback" not in result.stderr
+    assert result.stdout.count(b"Usage: bertkit") == 1
+    assert result.stderr == b""
+
+
+def test_a_name_of_several_lines_is_told_in_one(tmp_path: Path) -> None:
+    absent = str(tmp_path / "two\nlines.txt")
+    assert "two lines.txt" in refusal("vocab", "train", absent, "-o", str(tmp_path / "out"))
+
+
+def test_a_refusal_of_a_huge_text_stays_a_line_that_can_be_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("the dog is here " * 20_000)
+    line = refusal("vocab", "extend", str(folder), str(tmp_path / "words.txt"), "-o", str(tmp_path / "out"))
+    assert line.startswith("bertkit: there is no word to add")
+    assert len(line) < 3000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 5 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 5 GiB"),
+    ],
+)
+def test_no_memory_is_one_line_too(error: Exception, folder: Path) -> None:
+    with patch("bertkit.inference.describe.describe", side_effect=error):
+        assert "not enough memory" in refusal("info", "-m", str(folder))
+
+
+def test_a_bug_still_shows_where_it_is(folder: Path) -> None:
+    with (
+        patch("bertkit.inference.describe.describe", side_effect=RuntimeError("a bug")),
+        pytest.raises(RuntimeError, match="a bug"),
+    ):
+        refusal("info", "-m", str(folder))
+
+
+def test_a_file_that_the_system_refuses_is_named(folder: Path) -> None:
+    error = PermissionError(errno.EACCES, "Permission denied", "some.file")
+    with patch("bertkit.inference.describe.describe", side_effect=error):
+        assert "some.file: Permission denied" in refusal("info", "-m", str(folder))
+
+
+def test_standard_output_that_is_closed(folder: Path) -> None:
+    words = shlex.join(command("info", "-m", str(folder)))
+    result = subprocess.run(["sh", "-c", f"{words} >&-"], env=environment(), capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(

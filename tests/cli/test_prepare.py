@@ -89,3 +89,10 @@ def test_a_disk_that_is_too_small_is_seen_before(arguments: list[str], monkeypat
     with pytest.raises(BertkitError, match="make room"):
         run(*arguments)
     run(*arguments, "--yes")
+
+
+def test_a_refusal_prints_no_report(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "none.txt").touch()
+    result = running.spawn("prepare", str(tmp_path / "none.txt"), *arguments[1:], "--json")
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert "nothing was read" in result.stderr.decode().splitlines()[-1]

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from bertkit.cli.main import app
 from bertkit.cli.study import said_command
-from tests.cli.running import refusal
+from tests.cli.running import refusal, run_json
 from tests.studies.study.conftest import RECIPE
 from tests.studies.toy_data import make_data
 
@@ -57,3 +57,8 @@ def test_the_command_of_a_result_can_be_typed_elsewhere(tmp_path: Path, monkeypa
 def test_refusals(folder: Path) -> None:
     assert "no study is" in refusal("study", "directoin", "-o", str(folder / "x"), "--data", str(folder / "data"))
     assert "no data folder" in refusal("study", "direction", "-o", str(folder / "x"))
+
+
+def test_the_report_is_json_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertkit.studies.study.run.write_up", lambda results, docs: docs / "findings.md")
+    assert run_json("study", "report", "-o", str(tmp_path)) == {"report": str(tmp_path / "findings.md")}

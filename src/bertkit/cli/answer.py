@@ -1,5 +1,6 @@
 """`bertkit answer`: the words of a text that answer a question."""
 
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption, check_stride
 from bertkit.cli.output import console, print_json, table
 from bertkit.errors import BertkitError
 
@@ -44,6 +45,9 @@ def answer(
     """
     from bertkit.inference.loading import load
 
+    check_stride(long, stride)
+    if threshold is not None and math.isnan(threshold):
+        raise BertkitError("--no-answer-threshold is no number; give one, such as 0 or -1.5")
     text = _context(context, file)
     options: dict[str, Any] = {} if threshold is None else {"no_answer_threshold": threshold}
     bert = load(model, device=device)

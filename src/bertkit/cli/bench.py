@@ -22,7 +22,9 @@ def bench(
     num_texts: Annotated[int, typer.Option("--texts", help="How many texts at most.", min=1)] = 1000,
     rounds: Annotated[int, typer.Option(help="Rounds measured after a first that warms up.", min=1)] = 3,
     max_length: Annotated[int, typer.Option(help="Tokens a text; longer ones are cut.", min=3)] = 256,
-    threads: Annotated[int | None, typer.Option(help="Threads of every contestant; all cores by default.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of every contestant; all cores by default.")
+    ] = None,
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Also what else is installed.")] = True,
     json: JsonOption = False,
 ) -> None:
@@ -38,10 +40,12 @@ def bench(
 
     import torch
 
-    from bertkit.errors import LongTextWarning
+    from bertkit.errors import BertkitError, LongTextWarning
     from bertkit.inference.engines.bench import BenchOptions, bench, sample_texts
     from bertkit.tasks.reading.chosen import chosen_texts
 
+    if not model:
+        raise BertkitError("no checkpoint is named: give --model or set BERTKIT_MODEL (`bertkit info` lists some)")
     if threads:
         torch.set_num_threads(threads)
     warnings.simplefilter("ignore", LongTextWarning)  # --max-length says that texts are cut

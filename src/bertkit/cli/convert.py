@@ -7,6 +7,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, print_json
+from bertkit.cli.places import check_folder
 
 
 def convert(
@@ -25,6 +26,7 @@ def convert(
     """
     from bertkit.inference.loading import convert
 
+    check_folder(target)
     report = convert(source, target, layout=layout, dtype=dtype, lowercase=lowercase)
     if json:
         print_json({"target": str(target), "layout": layout, "report": report.to_json()})

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.options import JsonOption
+from bertkit.cli.options import MOST_SEED, JsonOption
 from bertkit.cli.output import console, note, print_json, progress_bar, table
+from bertkit.cli.places import check_folder
 
 if TYPE_CHECKING:
     from bertkit.pages.demo import DemoReport
@@ -19,7 +20,9 @@ def demo(
         bool, typer.Option("--from-scratch", help="Train a tiny BERT from raw text instead, in about a minute.")
     ] = False,
     steps: Annotated[int, typer.Option(min=1, help="Training steps, from scratch.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of weights, pairs and masks, from scratch.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Seed of weights, pairs and masks, from scratch.")
+    ] = 1,
     json: JsonOption = False,
 ) -> None:
     """The models that come with bertkit at work, one of them fine-tuned as you watch, and a page about all of it.
@@ -28,6 +31,7 @@ def demo(
     """
     from bertkit.bundled import MODELS, is_here
 
+    check_folder(out)
     missing = [name for name in MODELS if not is_here(name)]
     if missing and not from_scratch:
         note(f"not in this copy of bertkit: {', '.join(missing)}; training a tiny BERT from scratch instead")

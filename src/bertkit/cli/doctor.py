@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertkit.cli.options import JsonOption
-from bertkit.cli.output import console, print_json, progress_counter, table
+from bertkit.cli.output import console, note, print_json, progress_counter, table
 from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def doctor(
     Exit code 0 without problems, 1 with problems, 2 when the input is wrong. Nothing is written.
 
     Example: bertkit doctor recipes/tiny-cpu.toml --set data.store=store --set data.tokenizer=vocab
+    --set data.held_out=held-out
 
     Example: bertkit doctor corpus/*.txt -t vocab
     """
@@ -61,6 +62,10 @@ def doctor(
         )
     else:
         findings = _data_findings(_open(others, tokenizer, parse_size(sample), given))
+    checks = {finding.check for finding in findings}
+    for name in accept or ():
+        if name not in checks:
+            note(f"--accept {name}: no such check was made; they are {', '.join(sorted(checks))}")
     findings = accepted(findings, accept or [])
     print_json([finding.to_json() for finding in findings]) if json else _show(findings)
     if any(finding.level == "problem" for finding in findings):

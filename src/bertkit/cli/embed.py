@@ -2,13 +2,18 @@
 
 import sys
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bertkit.cli.options import DeviceOption, JsonOption, LongOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
+from bertkit.cli.places import check_apart, check_file
+
+if TYPE_CHECKING:
+    from bertkit.inference.embedding import Vectors
 
 
 def embed(
@@ -39,7 +44,7 @@ def embed(
 ) -> None:
     """Turn texts into vectors. Memory stays bounded and the order is kept, however many texts there are.
 
-    Without --output, one JSON object a text goes to standard output.
+    Without --output, one JSON object a text goes to standard output; with --json they are one JSON array.
 
     Example: bertkit embed -m my-bert -f sentences.txt -o vectors.npy --normalize
     """
@@ -47,13 +52,18 @@ def embed(
     from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors
     from bertkit.tasks.reading.chosen import chosen_texts
 
+    check_file(output)
+    check_apart(file or "", output)
     options: dict[str, Any] = {"layer": parse_layer(layer), "dtype": dtype, "long": long}
     options |= {} if pooling is None else {"pooling": pooling}
     options |= {} if normalize is None else {"normalize": normalize}
     source = chosen_texts(texts, file, field)
     bert = load(model, device=device, engine=engine)
     if output is None:
-        write_vectors(bert, source, JsonlWriter(sys.stdout), **options)
+        array = ArrayWriter()
+        write_vectors(bert, source, array if json else JsonlWriter(sys.stdout), **options)
+        if json:
+            array.close()
         return
     with progress_counter("texts") as progress:
         count, width = embed_to_file(bert, source, output, progress=progress, **options)
@@ -63,3 +73,20 @@ def embed(
         )
     else:
         note(f"{count:,} vector{'s' * (count != 1)} of {width} dimensions written to {output}")
+
+
+class ArrayWriter:
+    """One JSON array on standard output, written as the vectors come."""
+
+    def __init__(self) -> None:
+        self.before = "[\n"
+
+    def write(self, texts: list[str], vectors: "Vectors") -> None:
+        """Append these."""
+        for text, vector in zip(texts, vectors.tolist(), strict=True):
+            sys.stdout.write(self.before + dumps({"text": text, "vector": vector}, ensure_ascii=False))
+            self.before = ",\n"
+
+    def close(self) -> None:
+        """End the array, also one of nothing."""
+        sys.stdout.write("[]\n" if self.before == "[\n" else "\n]\n")

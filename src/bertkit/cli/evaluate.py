@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertkit.cli.finetune import ColumnsOption, SkipBadOption
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def evaluate(
         typer.Option(help="Examples with their truth; with --suite, the folder that holds corpus/ and tasks/."),
     ] = None,
     model: ModelOption = "",
-    long: Annotated[str | None, typer.Option(help="window, truncate or error; as in training unless said.")] = None,
+    long: LongAsTrainedOption = None,
     columns: ColumnsOption = None,
     skip_bad: SkipBadOption = False,
     suite: Annotated[bool, typer.Option("--suite", help="Measure a checkpoint on everything; see docs.")] = False,
@@ -29,7 +30,7 @@ def evaluate(
     seeds: Annotated[int | None, typer.Option(help="Suite: runs of each fine-tuned task; 5 unless said.")] = None,
     limit: Annotated[int | None, typer.Option(help="Suite: at most so many examples of each set; for CPUs.")] = None,
     recipe: Annotated[Path | None, typer.Option(help="Suite: another suite.toml.")] = None,
-    workers: Annotated[int, typer.Option(help="Suite: processes that share the device; 0 chooses.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Suite: processes that share the device; 0 chooses.")] = 0,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -39,11 +40,17 @@ def evaluate(
 
     Example: bertkit evaluate -m small-en --suite --data shared/data -o report
     """
+    alone = {"--long": long, "--column": columns, "--skip-bad": skip_bad}
+    of_suite = {"--output": output, "--tasks": tasks, "--seeds": seeds, "--limit": limit, "--recipe": recipe}
+    for name, given in (alone if suite else of_suite | {"--workers": workers}).items():
+        if given:
+            raise BertkitError(f"{name} is {'not for' if suite else 'for'} --suite; leave it out")
     if suite:
         from bertkit.studies.suite import run_suite
 
         if output is None:
             raise BertkitError("the suite needs a folder for its report: give -o FOLDER")
+        check_folder(output)
         parts = [name.strip() for name in tasks.split(",") if name.strip()]
         outcome = run_suite(
             model,
@@ -71,11 +78,11 @@ def _score_file(
     from bertkit.tasks.registry import reader_options
 
     found = load(model, device=device).evaluate(data, long=long, columns=reader_options(columns, skip_bad))
+    for line in found.lines:  # rows that were left out are among them: never in silence
+        note(line)
     if json:
         print_json({"task": found.task, "examples": found.num_examples, "scores": found.scores})
         return
-    for line in found.lines:
-        note(line)
     shown = table("score", str(data))
     for name, value in found.scores.items():
         shown.add_row(name, f"{value:.4f}")

@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.options import DeviceOption, HtmlOption, JsonOption
+from bertkit.cli.options import MOST_SEED, DeviceOption, HtmlOption, JsonOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_file
+from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +20,9 @@ def explain(
     a: Annotated[str, typer.Argument(help="The text, or the first text of a pair.")],
     b: Annotated[str | None, typer.Argument(help="The second text.")] = None,
     mask: Annotated[bool, typer.Option("--mask", help="Choose tokens for MLM and hide them, as in training.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which tokens are chosen, and how they are replaced.")] = 1,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=MOST_SEED, help="Which tokens are chosen, and how they are replaced.")
+    ] = 1,
     not_next: Annotated[bool, typer.Option("--not-next", help="Take B as a sentence from elsewhere.")] = False,
     model: Annotated[
         str | None,
@@ -34,6 +38,9 @@ def explain(
 
     Example: bertkit explain 'my dog is cute' 'he likes playing' --mask --seed 1 --html page.html
     """
+    if not_next and b is None:
+        raise BertkitError("--not-next is about a pair; give a second text")
+    check_file(html)
     from bertkit.inference.explain import explain as explain_text
     from bertkit.pages import explain_page, save
 
@@ -98,7 +105,6 @@ def _print_choice(choice: "Choice", vocab_size: int) -> None:
     how = {"mask": "hidden by [MASK]", "random": f"replaced by the random {choice.seen}", "same": "left as it is"}
     terminal.print(
         f"Position {choice.position}: {choice.token} was chosen and {how[choice.replacement]} (draw {choice.draw:.4f}).",
-        markup=False,
     )
     if choice.probability is None:
         return

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
+from bertkit.cli.places import check_apart, check_file
 
 
 def features(
@@ -30,7 +31,7 @@ def features(
     pair: Annotated[str | None, typer.Option("--pair", help="The column of the second text.")] = None,
     label: Annotated[str | None, typer.Option("--label", help="The column of the label.")] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
-    long: Annotated[str, typer.Option("--long", help="Texts beyond the model: window, truncate or error.")] = "window",
+    long: LongOption = "window",
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -40,7 +41,7 @@ def features(
 
     Example: bertkit features -m my-bert eng.train -o train.parquet --per word --layer concat-last-4
     """
-    from bertkit.inference.features.files import features_to_file
+    from bertkit.inference.features.files import check_ending, features_to_file
     from bertkit.inference.features.input import open_examples
     from bertkit.inference.features.make import FeatureOptions
     from bertkit.inference.layers import check_layer
@@ -48,6 +49,9 @@ def features(
     from bertkit.inference.vector_files import parse_layer
     from bertkit.tasks.reading.texts import TextOptions
 
+    check_ending(output)
+    check_file(output)
+    check_apart(data, output)
     options = FeatureOptions(parse_layer(layer), per, pooling, dtype, long)  # type: ignore[arg-type]
     columns = TextOptions(text, pair, label, problem="single_label", labelled=label is not None)
     bert = load(model, device=device)
@@ -59,4 +63,4 @@ def features(
     if json:
         print_json({"output": str(output), "rows": count, "dimensions": recipe.width, "layer": layer, "per": per})
     else:
-        note(f"{count:,} vectors of {recipe.width} dimensions written to {output}")
+        note(f"{count:,} vector{'s' * (count != 1)} of {recipe.width} dimensions written to {output}")

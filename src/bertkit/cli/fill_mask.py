@@ -23,7 +23,7 @@ def fill_mask(
     """
     from bertkit.inference.loading import load
 
-    words = [word.strip() for word in candidates.split(",")] if candidates else None
+    words = None if candidates is None else [word.strip() for word in candidates.split(",")]
     filled = load(model, device=device).fill_mask(texts, top_k=top_k, candidates=words)
     if json:
         print_json([{"text": t, "masks": [asdict(m) for m in masks]} for t, masks in zip(texts, filled, strict=True)])

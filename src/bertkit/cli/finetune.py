@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
-from bertkit.cli.output import console, print_json, table
+from bertkit.cli.options import MOST_SEED, DeviceOption, JsonOption, LongOption, ModelOption
+from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_folder
+from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
     from bertkit.training.finetuning.finetune import Finetuned
@@ -31,11 +33,9 @@ def finetune(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="epochs=4, learning_rate=2e-5, batch_size=16, patience=2, ..."),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs with so many seeds: mean and spread.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with so many seeds: mean and spread.")] = 1,
     grid: Annotated[str, typer.Option(help="paper: batch 16, 32 x rate 5e-5, 3e-5, 2e-5 x epochs 2, 3, 4.")] = "",
-    long: Annotated[
-        str, typer.Option(help="Texts beyond the model's positions: window, truncate or error.")
-    ] = "window",
+    long: LongOption = "window",
     columns: ColumnsOption = None,
     skip_bad: SkipBadOption = False,
     device: DeviceOption = "auto",
@@ -48,17 +48,21 @@ def finetune(
     The folder holds the model of the best run, report.html, README.md and the journals of all runs.
     """
     from bertkit.tasks.registry import reader_options
-    from bertkit.training.finetuning.config import make_config, parse_settings
+    from bertkit.training.finetuning.config import grid_of, make_config, parse_settings
     from bertkit.training.finetuning.finetune import Interrupted, run_finetuning
     from bertkit.training.finetuning.live import TaskLine
 
     config = make_config({"long": long, "device": device, **parse_settings(changes or ())})
+    if config.seed + seeds > MOST_SEED:
+        raise BertkitError(f"seed is {config.seed}; it must be below 2**63")
+    next(grid_of(config, grid, seeds))  # a grid that nobody knows is refused before anything is read or written
+    check_folder(output)
     with TaskLine(shown=not json) as live:
         found = run_finetuning(
             task, model, train, dev, output, config, seeds, grid, reader_options(columns, skip_bad), watcher=live
         )
     if isinstance(found, Interrupted):
-        console().print(f"stopped by {found.stopped_by}; the same command goes on", soft_wrap=True)
+        note(f"stopped by {found.stopped_by}; the same command goes on")
         raise typer.Exit(1)
     if json:
         print_json(_plain(found, output))

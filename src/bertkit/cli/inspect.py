@@ -7,6 +7,7 @@ import typer
 
 from bertkit.cli.options import DeviceOption, HtmlOption, JsonOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_file
 
 if TYPE_CHECKING:
     from bertkit.inference.encoding import AttentionMap
@@ -32,11 +33,12 @@ def inspect(
     from bertkit.inference.links import check_head
     from bertkit.inference.loading import load
 
+    if not (json or png or html):
+        png, html = Path("attention.png"), Path("attention.html")
+    check_file(png, html)
     bert = load(model, device=device)
     check_head(bert.config.num_layers, bert.config.num_heads, layer, head)
     attention = bert.attention(a, b)
-    if not (json or png or html):
-        png, html = Path("attention.png"), Path("attention.html")
     if png is not None:
         _write_png(attention, png, layer, head)
     if html is not None:

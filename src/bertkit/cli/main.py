@@ -2,10 +2,11 @@
 
 import io
 import os
+import re
 import sys
 import warnings
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -36,6 +37,11 @@ from bertkit.cli.tune_vectors import tune_vectors
 from bertkit.cli.vocab import app as vocab
 from bertkit.cli.words import words
 from bertkit.errors import BertkitError
+
+MOST_SHOWN = 2000  # characters of a line on standard error
+NO_MEMORY = re.compile(r"MemoryError|OutOfMemory|out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+# All that typer refuses by itself; where its class lies differs between the versions of typer.
+UNPARSED: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="bertkit",
@@ -92,21 +98,55 @@ def program(
 def main() -> None:
     """Run the command line; a BertkitError becomes one line and exit code 2."""
     warnings.showwarning = _print_warning
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as some schedulers do
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: texts are of any language
     try:
         try:
-            app()
+            code = app(standalone_mode=False, prog_name="bertkit")
         finally:
             sys.stdout.flush()  # a full disk must show here, not when the interpreter ends
     except BertkitError as error:
-        print(f"bertkit: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
+    except UNPARSED as error:
+        _refuse_usage(error)
+    except typer.Abort:  # a question answered with no
+        _say("stopped")
+        code = 1
+    except BrokenPipeError:  # a reader such as `head` may have seen enough
+        _forget_output()
+        code = 1
     except OSError as error:
         _forget_output()
-        if not isinstance(error, BrokenPipeError):  # a reader such as `head` may have seen enough
-            print(f"bertkit: cannot write the output: {error.strerror or error}", file=sys.stderr)
-        sys.exit(1 if isinstance(error, BrokenPipeError) else 2)
+        _refuse(f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:
+        if not NO_MEMORY.search(f"{type(error).__name__}: {error}"):
+            raise
+        _refuse("there is not enough memory for this; choose smaller sizes or batches")
+    sys.exit(code)
+
+
+def _refuse(message: str) -> NoReturn:
+    _say(message)
+    sys.exit(2)
+
+
+def _refuse_usage(error: Any) -> NoReturn:
+    """What cannot be parsed, in one line; a command that is nothing without arguments shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.message, nl=bool(error.message))  # empty where typer has printed it in colours already
+        sys.exit(2)
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "bertkit"
+    _refuse(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
+
+
+def _say(message: str) -> None:
+    """One line on standard error, however a text or a name in it is broken and however long it is."""
+    line = " ".join(message.split())
+    shown = line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN // 2]} ... {line[-MOST_SHOWN // 2 :]}"
+    print(f"bertkit: {shown}", file=sys.stderr)
 
 
 def _forget_output() -> None:
@@ -116,7 +156,7 @@ def _forget_output() -> None:
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"bertkit: warning: {' '.join(str(message).split())}", file=sys.stderr)  # one line, whoever warns
+    _say(f"warning: {message}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from bertkit.errors import BertkitError
+
 ModelOption = Annotated[
     str,
     typer.Option(
@@ -24,3 +26,10 @@ StrideOption = Annotated[int | None, typer.Option("--stride", min=0, help="Token
 LongOption = Annotated[
     str, typer.Option("--long", help="Texts beyond the model's positions: error, truncate or window.")
 ]
+MOST_SEED = 2**63 - 1  # what torch takes
+
+
+def check_stride(long: str | None, stride: int | None) -> None:
+    """Refuse a stride where there are no windows."""
+    if stride is not None and long not in (None, "window"):
+        raise BertkitError(f"--stride is for windows; leave it out, or give --long window in place of {long}")

@@ -1,6 +1,7 @@
 """What commands print: JSON for programs, tables for people, notes on standard error."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,20 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """One JSON document on standard output; a figure that is not finite is null, which every reader knows."""
+    try:
+        written = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        written = json.dumps(_finite(value), ensure_ascii=False, indent=2)
+    sys.stdout.write(written + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def note(message: str) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertkit.cli.finetune import ColumnsOption, SkipBadOption
-from bertkit.cli.options import DeviceOption, JsonOption, ModelOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
+from bertkit.cli.places import check_apart, check_file
 from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def predict(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the same rows go, with their labels.")],
     model: ModelOption = "",
-    long: Annotated[str | None, typer.Option(help="window, truncate or error; as in training unless said.")] = None,
+    long: LongAsTrainedOption = None,
     columns: ColumnsOption = None,
     skip_bad: SkipBadOption = False,
     device: DeviceOption = "auto",
@@ -42,6 +43,8 @@ def predict(
     from bertkit.tasks.predicted_files import FileJob, predict_answers, predict_tags
     from bertkit.tasks.registry import reader_options, task_of
 
+    check_file(output)
+    check_apart(file, output)
     options = reader_options(columns, skip_bad)
     if model and is_head(model):
         if long:
@@ -67,9 +70,9 @@ def predict(
 
 
 def _show(done: "FileSummary", *, json: bool) -> None:
+    for line in done.lines:  # rows that were left out are among them: never in silence
+        note(line)
     if json:
         print_json({"output": done.output, "rows": done.num_rows, "long": done.num_long})
-        return
-    for line in done.lines:
-        note(line)
-    note(f"{done.num_rows:,} rows written to {done.output}")
+    else:
+        note(f"{done.num_rows:,} row{'s' * (done.num_rows != 1)} written to {done.output}")

@@ -8,6 +8,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
+from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
 
 
@@ -42,6 +43,8 @@ def prepare(
 
     given: Any = {"documents": documents, "sentences": sentences, "field": field, "dedup": dedup}
     options = PrepareOptions(**given)
+    if not only_estimate:
+        check_folder(output)
     loaded = Tokenizer.load(tokenizer)
     expected = estimate(files, loaded, output, options, workers=workers)
     if only_estimate:
@@ -54,11 +57,11 @@ def prepare(
             typer.confirm("Go on?", default=True, abort=True, err=True)
     with progress_counter("characters") as progress:
         report = run(files, loaded, output, options, progress, workers=workers)
-    if json:
-        print_json(report.to_json())
-    else:
-        for line in report.lines():
-            console().print(line, soft_wrap=True)
     if not report.num_tokens:
         why = ReadReport.from_json(report.read).why_nothing
         raise BertkitError(f"{output} is empty, nothing was read{why}; remove it, mend this and start again")
+    if json:
+        print_json(report.to_json())
+        return
+    for line in report.lines():
+        console().print(line, soft_wrap=True)

@@ -7,6 +7,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, print_json, table
+from bertkit.cli.places import check_folder
 
 if TYPE_CHECKING:
     from bertkit.training.estimate.recipe import Estimate
@@ -35,7 +36,8 @@ def pretrain(
 ) -> None:
     """Pre-train a BERT with masked language modelling and next sentence prediction; it may be killed and resumed.
 
-    Example: bertkit pretrain recipes/tiny-cpu.toml --set data.store=store --set data.tokenizer=vocab --out run
+    Example: bertkit pretrain recipes/tiny-cpu.toml --set data.store=store --set data.tokenizer=vocab
+    --set data.held_out=held-out --out run
 
     Several GPUs: torchrun --nproc-per-node 8 -m bertkit.cli.main pretrain RECIPE.toml --out run
     """
@@ -49,6 +51,7 @@ def pretrain(
         found = estimate_recipe(read, out)
         print_json(found.to_json()) if json else _show_estimate(found)
         return
+    check_folder(out)
     from bertkit.training.live import LiveLine
     from bertkit.training.run import run_pretraining
     from bertkit.training.world import is_first_process, leave_world

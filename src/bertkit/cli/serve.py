@@ -39,6 +39,8 @@ def serve(
 
     Example: bertkit serve build/demo/model
     """
+    if not client_timeout > 0:
+        raise BertkitError(f"--client-timeout is {client_timeout}; it must be above 0")
     try:
         from bertkit.serve.server import ServePlan
         from bertkit.serve.server import serve as run
@@ -70,6 +72,8 @@ def read_keys(file: Path | None) -> tuple[str, ...]:
         keys = tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
     except OSError as error:
         raise BertkitError(f"cannot read the API keys of {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BertkitError(f"cannot read the API keys of {file}: it is not UTF-8; write one key a line") from None
     if not keys:
         raise BertkitError(f"{file} has no API key; write one a line")
     return keys

@@ -10,6 +10,8 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_folder
+from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
     from bertkit.studies.study.request import StudyOutcome
@@ -40,7 +42,7 @@ def study(
     seeds: Annotated[int | None, typer.Option(help="Repetitions; 3 unless said.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; the same command goes on.")] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
-    workers: Annotated[int, typer.Option(help="Processes that share the device; 0 chooses.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that share the device; 0 chooses.")] = 0,
     recipe: Annotated[Path | None, typer.Option(help="Another recipe of this study.")] = None,
     docs: Annotated[Path | None, typer.Option(help="With report: the folder that findings.md is written to.")] = None,
     json: JsonOption = False,
@@ -54,8 +56,12 @@ def study(
     from bertkit.studies.study.run import run_studies, write_up
 
     if name == "report":
-        console().print(f"Report: {write_up(output, docs or output)}", soft_wrap=True)
+        written = write_up(output, docs or output)
+        print_json({"report": str(written)}) if json else console().print(f"Report: {written}", soft_wrap=True)
         return
+    if docs is not None:
+        raise BertkitError("--docs is for `bertkit study report`; leave it out")
+    check_folder(output)
     outcomes = run_studies(
         name,
         out=output,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption
+from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption, check_stride
 from bertkit.cli.output import console, print_json, table
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def tag(
     from bertkit.inference.loading import load
     from bertkit.tasks.reading.chosen import chosen_texts
 
+    check_stride(long, stride)
     source = chosen_texts(texts, file, field)
     tagged = load(model, device=device).tag_stream(source, long=long, stride=stride)
     if json:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bertkit.cli.options import JsonOption
+from bertkit.cli.options import MOST_SEED, JsonOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_folder
 
 
 def train_head(
@@ -18,7 +19,7 @@ def train_head(
     batch_size: Annotated[int, typer.Option(help="Words: sentences a step.")] = 32,
     learning_rate: Annotated[float, typer.Option(help="Words: the peak rate.")] = 1e-3,
     width: Annotated[int, typer.Option(help="Words: the BiLSTM's width, each way.")] = 768,
-    seed: Annotated[int, typer.Option(help="Words: the seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Words: the seed.")] = 0,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -32,6 +33,7 @@ def train_head(
     from bertkit.training.heads.tagger import TaggerTraining, epoch_line, train_tagger
     from bertkit.training.world import choose_device
 
+    check_folder(output)
     features = read_features(train)
     held = None if dev is None else read_features(dev)
     config: LogisticTraining | TaggerTraining

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bertkit.cli.options import JsonOption, ModelOption
+from bertkit.cli.options import MOST_SEED, JsonOption, ModelOption
 from bertkit.cli.output import note, print_json
+from bertkit.cli.places import check_folder
 
 
 def tune_vectors(
@@ -26,12 +27,12 @@ def tune_vectors(
     epochs: Annotated[int, typer.Option(help="Times through all pairs.")] = 4,
     batch_size: Annotated[int, typer.Option(help="Pairs a step; contrastive learns from the others in it.")] = 32,
     learning_rate: Annotated[float, typer.Option(help="The peak rate.")] = 2e-5,
-    max_length: Annotated[int | None, typer.Option(help="Tokens a text; by default the model's own.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a text; by default the model's own.")] = None,
     first: Annotated[str | None, typer.Option("--first", help="The column of the first text.")] = None,
     second: Annotated[str | None, typer.Option("--second", help="The column of the second text.")] = None,
     score: Annotated[str | None, typer.Option("--score", help="The column of the score.")] = None,
     negative: Annotated[str | None, typer.Option("--negative", help="The column of a hard negative.")] = None,
-    seed: Annotated[int, typer.Option(help="The seed of order and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="The seed of order and dropout.")] = 0,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -58,6 +59,7 @@ def tune_vectors(
         device=device,
         columns=PairColumns(first, second, score, negative),
     )
+    check_folder(output)
     tuned = tune(model, train, dev, config, say=note, out=output)
     tuned.save(output)
     if json:

@@ -7,7 +7,10 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
+from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
+
+MOST_TOKENS = 4_000_000  # beyond, memory is reserved that few machines have
 
 app = typer.Typer(
     name="vocab", help="Learn a vocabulary, or add words to a model's.", no_args_is_help=True, add_completion=False
@@ -23,7 +26,9 @@ HeldOutOption = Annotated[
 def train(
     files: Annotated[list[str], typer.Argument(help="Files or folders: .txt, .jsonl, .parquet (.gz, .xz, .zst).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
-    size: Annotated[int, typer.Option(help="Tokens in the vocabulary, special ones included.")] = 30_000,
+    size: Annotated[
+        int, typer.Option(max=MOST_TOKENS, help="Tokens in the vocabulary, special ones included.")
+    ] = 30_000,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capitals and accents.")] = False,
     sample: Annotated[str, typer.Option(help="Learn from so much text, drawn by chance.")] = "200MB",
     seed: Annotated[int, typer.Option(help="Of the sample; the same files and seed give the same ids.")] = 0,
@@ -41,6 +46,7 @@ def train(
     from bertkit.text.documents import ReadOptions
     from bertkit.tokenizer.learning import VocabularyOptions, learn_vocabulary, parse_size
 
+    check_folder(output)
     if (output / "config.json").is_file():
         raise BertkitError(f"{output} holds a model, whose words these would not be; choose another folder")
     options = VocabularyOptions(
@@ -84,6 +90,7 @@ def extend(
     from bertkit.text.lines import read_texts
     from bertkit.tokenizer.learning import read_held_out
 
+    check_folder(output)
     texts = read_held_out(held_out, ReadOptions(field=field)) if held_out else []
     report = extend_checkpoint(model, read_texts(words, field), output, into_unused=into_unused, held_out=texts)
     if json:

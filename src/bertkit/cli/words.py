@@ -7,6 +7,7 @@ import typer
 
 from bertkit.cli.options import DeviceOption, HtmlOption, JsonOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
+from bertkit.cli.places import check_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +42,7 @@ def words(
     from bertkit.inference.loading import load
     from bertkit.inference.words import EXAMPLES, compare_words, parse_occurrence
 
+    check_file(png, html)
     occurrences = [parse_occurrence(use) for use in uses] if uses else EXAMPLES
     result = compare_words(load(model, device=device), occurrences, layer=layer, word2vec=word2vec)
     if png is not None:

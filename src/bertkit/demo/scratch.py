@@ -19,6 +19,7 @@ from bertkit.inference.loading import load
 from bertkit.inference.prediction import FilledMask
 from bertkit.model import BertModel, num_parameters, preset
 from bertkit.pages.demo import CurvePoint, DemoReport, FilledText, Guess, PairExample, demo_page
+from bertkit.pages.frame import save
 from bertkit.tasks.examples import collate
 from bertkit.tasks.pretraining import PretrainingBatch, pretraining_losses
 from bertkit.tasks.stream import draw_examples, stream_batches, tokenize_documents
@@ -97,7 +98,7 @@ def run_demo(out: Path, config: DemoConfig, on_step: Callable[[StepRecord], None
     fresh.save(out / "model")
     trained = load(out / "model")
     report = describe_run(trained, corpus, config, curve, seconds, [_guesses(masks[0]) for masks in before])
-    (out / "index.html").write_text(demo_page(report), encoding="utf-8")
+    save(out / "index.html", demo_page(report))
     return report
 
 

@@ -27,7 +27,7 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and value <= 0 and name != "drain_wait":
+            if value is not None and not value > 0 and name != "drain_wait":
                 raise BertkitError(f"{name} is {value}; it must be above 0")
         if self.max_texts > MOST_TEXTS:
             raise BertkitError(f"max_texts is {self.max_texts}; a request may have {MOST_TEXTS} at most")

@@ -4,6 +4,7 @@ In: recipes/NAME.toml and `--set key=value`. Out: frozen dataclasses, checked; w
 beside the checkpoints. Each table belongs to the module that it configures.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -129,13 +130,13 @@ class Recipe:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
             raise BertkitError("a recipe needs either `steps` or `minutes`: give one of them, not both")
-        if (self.steps or self.minutes or 0) <= 0:
+        if not 0 < (self.steps or self.minutes or 0) < math.inf:
             raise BertkitError("`steps` or `minutes` must be above 0")
         check_precision(self.precision)
         if self.kernels not in KERNELS:
             raise BertkitError(f"unknown kernels {self.kernels!r}; choose one of {', '.join(KERNELS)}")
-        if self.log_every < 1 or self.seed < 0 or self.data.workers < 0:
-            raise BertkitError("log_every must be at least 1, seed and data.workers at least 0")
+        if self.log_every < 1 or not 0 <= self.seed < 2**63 or self.data.workers < 0:
+            raise BertkitError("log_every must be at least 1, seed and data.workers at least 0, seed below 2**63")
         check_parallel(self.parallel, self.optimizer.name)
         if self.parallel == "fsdp" and (self.kernels == "fast" or self.eight_bits):
             raise BertkitError(

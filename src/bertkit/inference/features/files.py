@@ -36,8 +36,7 @@ def features_to_file(
 ) -> tuple[int, FeatureRecipe]:
     """Write the features of all examples; returns how many rows, and how they were made."""
     options = options or FeatureOptions()
-    if output.suffix not in WRITERS:
-        raise BertkitError(f"cannot write features to {output.name!r}; end it in {', '.join(WRITERS)}")
+    check_ending(output)
     recipe = make_recipe(bert, options, model)
     count = 0
     with written_aside(output) as partial, closing(WRITERS[output.suffix](partial, recipe, options.dtype)) as writer:
@@ -45,6 +44,12 @@ def features_to_file(
             writer.write(chunk)
             count += len(chunk.vectors)
     return count, recipe
+
+
+def check_ending(output: Path) -> None:
+    """Refuse a name that does not say what to write."""
+    if output.suffix not in WRITERS:
+        raise BertkitError(f"cannot write features to {output.name!r}; end it in {', '.join(WRITERS)}")
 
 
 class FeatureArray:

@@ -4,6 +4,7 @@ In: features of labelled texts. Out: a trained head, with its scores on dev. The
 larger than memory will do.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ class LogisticTraining:
     tolerance: float = 1e-6  # of the largest entry of the gradient of the mean loss
 
     def __post_init__(self) -> None:
-        if self.l2 < 0 or self.max_iterations < 1 or self.tolerance <= 0:
+        if not 0 <= self.l2 < math.inf or self.max_iterations < 1 or self.tolerance <= 0:
             raise BertkitError("logistic regression needs l2 of at least 0, max_iterations of 1 and tolerance above 0")
 
 

@@ -3,6 +3,7 @@
 In: features of words with BIO tags. Out: a trained head, that of the epoch with the best entity F1 on dev.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class TaggerTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0:
+        if self.epochs < 1 or self.batch_size < 1 or not 0 < self.learning_rate < math.inf:
             raise BertkitError("training a tagger needs epochs and batch_size of at least 1 and a rate above 0")
 
 

@@ -3,6 +3,7 @@
 AdamW is torch's own: decoupled decay, bias-corrected, none on biases and LayerNorms (section A.2 of the paper).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,8 +55,8 @@ class OptimizerConfig:
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         for name in ("learning_rate", "weight_decay", *OTHER_RATES, "matrix_weight_decay", "epsilon", "clip_norm"):
-            if (getattr(self, name) or 0.0) < 0.0:
-                raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must not be negative")
+            if not 0.0 <= (getattr(self, name) or 0.0) < math.inf:
+                raise BertkitError(f"optimizer.{name} is {getattr(self, name)}; it must be finite and not negative")
         if self.name == "lamb" and self.pooler_learning_rate is not None:
             raise BertkitError("optimizer.pooler_learning_rate is for adamw and muon; LAMB sets each layer's own pace")
 

@@ -1,5 +1,6 @@
 """Everything that decides how sentence vectors are tuned."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,7 +33,7 @@ class VectorTraining:
         if self.loss not in ("auto", *LOSSES):
             raise BertkitError(f"unknown loss {self.loss!r}; choose one of auto, {', '.join(LOSSES)}")
         for name in ("learning_rate", "scale"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.epochs < 1 or self.batch_size < 2:
             raise BertkitError("tuning needs one epoch at least, and two pairs a batch: pairs learn from each other")
