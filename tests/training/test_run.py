@@ -14,7 +14,7 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.pages.training import TrainingReport, training_page
-from bertkit.text import folder_lock
+from bertkit.text import folders
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.data import RunData, original_ids, unigram_loss
@@ -113,7 +113,7 @@ def test_a_signal_that_comes_with_the_last_step_stops_nothing(tmp_path: Path) ->
 
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     seen = []
 
     class Second:

@@ -1,7 +1,6 @@
 """What commands print: JSON for programs, tables for people, notes on standard error."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,16 +17,10 @@ def print_json(value: Any) -> None:
     try:
         written = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     except ValueError:
-        written = json.dumps(_finite(value), ensure_ascii=False, indent=2)
+        from bertkit.text.findings import finite_or_null
+
+        written = json.dumps(finite_or_null(value), ensure_ascii=False, indent=2)
     sys.stdout.write(written + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def note(message: str) -> None:

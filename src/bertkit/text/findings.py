@@ -24,15 +24,15 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
-        return {**self.__dict__, "values": _plain(self.values)}
+        return {**self.__dict__, "values": finite_or_null(self.values)}
 
 
-def _plain(value: Any) -> Any:
+def finite_or_null(value: Any) -> Any:
     """JSON has no infinity and no NaN: they become null."""
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: finite_or_null(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [finite_or_null(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
-from bertkit.text.folder_lock import only_one
+from bertkit.text.folders import make_folder, only_one
 from bertkit.training.budget import TimeBudget, TimedPlan, TimedSchedule, count_looks
 from bertkit.training.checkpoint_shards import read_shards
 from bertkit.training.checkpoints import Checkpoint, CheckpointFolder, fingerprint
@@ -32,7 +32,7 @@ from bertkit.training.loop import Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.recipe import Recipe
 from bertkit.training.roles import Plan, Schedule
-from bertkit.training.run_folder import make_folder, prepare_folder, versions
+from bertkit.training.run_folder import prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective
 from bertkit.training.start import fresh_model, refuse_other_tokens
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals

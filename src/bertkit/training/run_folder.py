@@ -11,15 +11,6 @@ from bertkit.training.checkpoints import CheckpointFolder
 from bertkit.training.recipe import NAME, Recipe, read_recipe, refuse_changes
 
 
-def make_folder(out: Path) -> Path:
-    """There, or a clear line."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BertkitError(f"{out} cannot be made: {error.strerror or error}; choose another with --out") from None
-    return out
-
-
 def prepare_folder(recipe: Recipe, out: Path, checkpoints: CheckpointFolder, *, resume: bool) -> None:
     """Check that the folder is free or holds this run; the recipe is written beside its checkpoints."""
     begun = checkpoints.last_step() is not None

@@ -17,7 +17,7 @@ from bertkit.corpus.prepare.plan import WORK
 from bertkit.corpus.prepare.run import prepare
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
-from bertkit.text import folder_lock
+from bertkit.text import folders
 from bertkit.tokenizer import Tokenizer
 from tests.corpus.prepare.test_run import TOKENS, WORDS, contents, random_corpus, write_corpus
 
@@ -105,7 +105,7 @@ def test_finished_parts_are_kept(tokenizer: Path, tmp_path: Path) -> None:
 
 
 def test_a_second_process_is_refused(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
+    monkeypatch.setattr(folders, "PATIENCE", 0.0)
     paths = write_corpus(tmp_path / "text", random_corpus(3, 1, 50))
     loaded = Tokenizer.load(tokenizer)
 

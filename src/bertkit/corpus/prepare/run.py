@@ -24,7 +24,7 @@ from bertkit.corpus.prepare.report import PrepareReport, RepeatedText, make_repo
 from bertkit.corpus.store import MANIFEST, TokenStore, write_manifest
 from bertkit.corpus.store_files import replace_text
 from bertkit.errors import BertkitError
-from bertkit.text.folder_lock import only_one
+from bertkit.text.folders import only_one
 from bertkit.tokenizer.wordpiece import Tokenizer
 
 NO_DUPLICATES = Duplicates(0, (), ())

@@ -31,6 +31,7 @@ from bertkit.inference.engines.choose import (
 )
 from bertkit.inference.engines.session import SessionEncoder, open_session
 from bertkit.text.files import written_aside
+from bertkit.text.folders import make_folder
 from bertkit.text.samples import sample_documents
 
 ALLOWED_DIFFERENCE = 1e-3  # of float32 graphs; rounding alone is far below
@@ -81,7 +82,7 @@ def export_onnx(
         raise BertkitError("scores compare float32 with int8; add --int8, or leave out --evaluate")
     chosen: Output = output or default_output(bert.config, bert.style)  # type: ignore[assignment]
     check_output(chosen, bert.config)
-    place = _made(folder / FOLDER)
+    place = make_folder(folder / FOLDER)
     names = (FLOAT_FILE, NARROW_FILE) if int8 else (FLOAT_FILE,)
     report: dict[str, Any] = {}
     with ExitStack() as whole:  # files take their names when all are tried: the channels, which `auto` looks for, last
@@ -102,14 +103,6 @@ def export_onnx(
             (place / name).unlink(missing_ok=True)
     files = {str(place / name): (place / name).stat().st_size for name in names}
     return ExportReport(chosen, files, difference, **report)
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BertkitError(f"{folder} cannot be made: {error.strerror or error}; choose another place") from None
-    return folder
 
 
 def _write(bert: Bert, path: Path, output: Output, largest: dict[str, Array] | None) -> float:

@@ -19,7 +19,7 @@ from bertkit.model.formats import load_model, save_model
 from bertkit.pages.finetuning import FinetuningReport
 from bertkit.tasks.registry import write_task
 from bertkit.tasks.task import Task
-from bertkit.text.folder_lock import only_one
+from bertkit.text.folders import only_one
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.finetuning.cells import Cell, CellRunner, Spread, spread_of
 from bertkit.training.finetuning.config import FinetuneConfig, grid_of, make_config

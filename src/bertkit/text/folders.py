@@ -1,4 +1,4 @@
-"""One process at a time in a folder of results."""
+"""Folders of results: made, or refused in one line; one process at a time in them."""
 
 import fcntl
 import os
@@ -10,6 +10,15 @@ from pathlib import Path
 from bertkit.errors import BertkitError
 
 PATIENCE = 10.0  # seconds: a killed process's helpers, which hold its lock, end within them
+
+
+def make_folder(folder: Path) -> Path:
+    """There, or a clear line."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BertkitError(f"{folder} cannot be made: {error.strerror or error}; choose another place") from None
+    return folder
 
 
 @contextmanager
