@@ -11,6 +11,7 @@ from bertkit.model.fast_inference import takes_fast_inference
 from bertkit.model.packed import PackedBatch, pack
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
 from bertkit.training.fast_objective import FastObjective, choose_objective, why_not_fast
+from bertkit.training.initialisation import initialise
 from bertkit.training.objective import Objective
 from bertkit.training.stepping import LoopOptions
 
@@ -193,6 +194,20 @@ def test_the_fast_model_has_the_plain_one_s_loss_and_gradients(lengths: tuple[in
         assert fast_grads[name] is not None
         limit = 0.12 if eight else 0.03
         assert off(fast_grads[name], grad) < limit, name  # type: ignore[arg-type]
+
+
+def test_sublayers_that_begin_silent_have_gradients_in_eight_bits_too() -> None:
+    model, batch = make_model(), make_batch(SHORT)
+    initialise(model, "zero")
+    counts, grads = torch.ones(2, device="cuda"), []
+    for objective in (Objective(model), FastObjective(model, eight=True)):
+        model.zero_grad(set_to_none=True)
+        objective(batch, counts)[0].backward()
+        grads.append({name: p.grad for name, p in model.named_parameters()})
+    moved = [name for name, grad in grads[0].items() if grad is not None and grad.any()]
+    assert "encoder.layers.0.down.weight" in moved
+    assert all(torch.isfinite(grad).all() for grad in grads[1].values() if grad is not None)
+    assert all(off(grads[1][name], grads[0][name]) < 0.12 for name in moved)  # type: ignore[arg-type]
 
 
 def test_the_fast_model_repeats_itself() -> None:

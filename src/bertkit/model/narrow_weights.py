@@ -12,6 +12,7 @@ from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
 from bertkit.model.kernels.rows8 import LARGEST, Rows8, narrow_rows
 
+LEAST_GAIN = 1e-6  # of weights that begin at zero: a gain of nothing would leave scales that float32 cannot hold
 MULTIPLE = 64  # rows that products like; the vocabulary is padded to it, in memory only
 
 
@@ -72,7 +73,7 @@ class NarrowWeights:
         self._rows8 = [narrow_rows(source, room) for source, room in zip(self._sources, into, strict=True)]
         if self._rows8:  # rows' largest values are about four deviations, and a margin of four beyond that
             scales = self._rows8[2].scales.view(len(self._masters[3]), -1)
-            self._gains = scales.mean(1) * (1.5 * LARGEST * scales.shape[1] ** 0.5)
+            self._gains = (scales.mean(1) * (1.5 * LARGEST * scales.shape[1] ** 0.5)).clamp(min=LEAST_GAIN)
 
     def layer(self, index: int) -> LayerWeights:
         """The weights of one layer."""

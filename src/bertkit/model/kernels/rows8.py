@@ -29,7 +29,7 @@ class Rows8(NamedTuple):
 @triton.jit
 def store_row8(values, values8, scales, row, places, valid, in_rows):
     """Store a tile of whole rows, [ROWS, BLOCK] in float32, in eight bits with its scales."""
-    scale = tl.maximum(tl.max(tl.where(valid, tl.abs(values), 0.0), 1), 1e-30) / 448.0
+    scale = tl.maximum(tl.max(tl.where(valid, tl.abs(values), 0.0), 1), 1e-20) / 448.0  # zeros have a scale too
     tl.store(values8 + places, (values / scale[:, None]).to(values8.dtype.element_ty), mask=valid)
     tl.store(scales + row, scale, mask=in_rows)
 
