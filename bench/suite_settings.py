@@ -1,6 +1,6 @@
-"""Which rate and how many epochs a task of the suite should have, found on a tenth of its own training set:
+"""Which rate, how many epochs and how much dropout a task of the suite should have, found on a tenth of its training set:
 
-    python -m bench.suite_settings -m MODEL --data DATA -o build/settings --rates 1e-4 2e-4 --epochs 5 10
+    python -m bench.suite_settings -m MODEL --data DATA -o build/settings --rates 1e-4 2e-4 --epochs 5 10 [--dropout 0]
 
 What the suite scores on is not looked at. SST-2 is not among them: its training set has parts of the same sentence
 many times, so that a tenth of it says little. The same call goes on where it was stopped.
@@ -81,12 +81,16 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("build/settings"))
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 2e-4])
     parser.add_argument("--epochs", type=int, nargs="+", default=[5, 10])
+    parser.add_argument("--dropout", type=float, help="in place of the suite's; another -o for each")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, help="examples of each set, to try the way")
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     try:
-        names = prepare(read_suite(), DataFolder.open(given.data), given.out, given.rates, given.epochs)
+        suite = read_suite()
+        if given.dropout is not None:
+            suite = replace(suite, dropout=given.dropout)
+        names = prepare(suite, DataFolder.open(given.data), given.out, given.rates, given.epochs)
         outcome = run_suite(
             given.model,
             out=given.out / "runs",
