@@ -7,6 +7,7 @@ that were not used go back, so that no text is lost. corpus.plan draws them, her
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +19,28 @@ Sentence = Sequence[int]
 Document = Sequence[Sentence]
 Integers = NDArray[np.int64]
 NUM_SPECIAL = 3  # [CLS] A [SEP] B [SEP]
+Negatives = Literal["strangers", "swapped"]
+NEGATIVES: tuple[Negatives, ...] = ("strangers", "swapped")
 
 
 @dataclass(frozen=True)
 class PairConfig:
-    """How long examples are, and how often B is a stranger; without `nsp`, whole sentences in one segment."""
+    """How long examples are, and how often B is a stranger; without `nsp`, whole sentences in one segment.
+
+    With negatives = "swapped" the question is the order of the two (Lan et al. 2020): where B is not next, A is.
+    """
 
     max_length: int = 128
     short_share: float = 0.1
     random_next_share: float = 0.5
     nsp: bool = True
+    negatives: Negatives = "strangers"
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
             raise BertkitError(f"a length of {self.max_length} tokens is too short for pairs; give 8 or more")
+        if self.negatives not in NEGATIVES:
+            raise BertkitError(f"unknown negatives {self.negatives!r}; choose one of {', '.join(NEGATIVES)}")
         for name in ("short_share", "random_next_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must be from 0 to 1")

@@ -176,3 +176,22 @@ def test_too_few_documents_are_refused() -> None:
     read_layout([make_shard(1, 1)], PairConfig(nsp=False))
     with pytest.raises(BertkitError, match="no sentence"):
         read_layout([MemoryShard.of([[[]]])], PairConfig(nsp=False))
+
+
+def test_swapped_pairs_are_neighbours_in_the_wrong_order() -> None:
+    shard, config = make_shard(2000, 2, longest=8), PairConfig(max_length=64, negatives="swapped")
+    plan = plan_epoch(read_layout([shard], config), config, seed=1, epoch=0)
+    (a, a_lengths), (b, b_lengths) = spans(plan)
+    is_pair = document_of(shard, a) == document_of(shard, b)
+    assert (np.diff(shard.document_offsets)[document_of(shard, a)] == 1)[~is_pair].all()  # one sentence has a stranger
+    assert not plan.is_next[~is_pair].any()
+    assert ((b >= a + a_lengths) == plan.is_next)[is_pair].all()
+    assert (a >= b + b_lengths)[is_pair & ~plan.is_next].all()
+    assert binomtest(int(plan.is_next.sum()), int(is_pair.sum()), 0.5).pvalue > 0.001
+    longer_first = (a_lengths > b_lengths)[is_pair]
+    assert abs((longer_first == plan.is_next[is_pair]).mean() - 0.5) < 0.05  # lengths tell next to nothing
+
+
+def test_negatives_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(BertkitError, match="strangers, swapped"):
+        PairConfig(negatives="none")  # type: ignore[arg-type]

@@ -47,10 +47,17 @@ def plan_epoch(layout: Layout, config: PairConfig, *, seed: int, epoch: int) -> 
 
 
 def _pair_plan(layout: Layout, config: PairConfig, runs: Runs) -> Plan:
-    b_firsts, b_ends = runs.splits.copy(), runs.ends.copy()
-    rows = np.flatnonzero(~runs.is_next)
+    a_firsts, a_ends, b_firsts, b_ends = runs.firsts.copy(), runs.splits.copy(), runs.splits.copy(), runs.ends.copy()
+    rows = np.flatnonzero(~runs.is_whole)
     b_firsts[rows], b_ends[rows] = draw_strangers(layout, taken(runs, rows))
-    sides = _side(layout, runs.firsts, runs.splits), _side(layout, b_firsts, b_ends)
+    rows = np.flatnonzero(runs.is_whole & ~runs.is_next)  # swapped
+    a_firsts[rows], a_ends[rows], b_firsts[rows], b_ends[rows] = (
+        b_firsts[rows],
+        b_ends[rows],
+        a_firsts[rows],
+        a_ends[rows],
+    )
+    sides = _side(layout, a_firsts, a_ends), _side(layout, b_firsts, b_ends)
     uniform = draw_uniform(runs.keys, runs.counters + np.array([[4], [5]]))
     a_starts, a_lengths, b_starts, b_lengths = truncate_pair(*sides, config.room, uniform)
     lengths = a_lengths.astype(np.uint16), b_lengths.astype(np.uint16)

@@ -32,6 +32,7 @@ class Runs:
     splits: Integers
     ends: Integers
     is_next: Booleans
+    is_whole: Booleans  # both sides are used: B is next, or the two are swapped
     is_short: Booleans
 
 
@@ -47,8 +48,8 @@ class Front:
     can_pair: Booleans  # whether the stretch has two units
 
     def after(self, runs: Runs) -> "Front":
-        """What is left after these runs; what would have been B goes back where it is not next."""
-        starts = np.where(runs.is_next, runs.ends, runs.splits)
+        """What is left after these runs; what would have been B goes back where a stranger takes its place."""
+        starts = np.where(runs.is_whole, runs.ends, runs.splits)
         moved = replace(self, starts=starts, counters=self.counters + DRAWS_PER_EXAMPLE)
         return taken(moved, starts < self.stops)
 
@@ -73,9 +74,10 @@ def _draw_pairs(layout: Layout, config: PairConfig, front: Front) -> Runs:
     ends = np.searchsorted(layout.unit_offsets, layout.unit_offsets[starts] + targets)
     ends = np.minimum(np.maximum(ends, starts + 2), front.stops)
     is_next = front.can_pair & (uniform[2] >= config.random_next_share)
-    firsts = starts - (is_next & (ends - starts == 1))  # the last sentence alone: it follows the one before it
+    is_whole = front.can_pair if config.negatives == "swapped" else is_next
+    firsts = starts - (is_whole & (ends - starts == 1))  # the last sentence alone: it follows the one before it
     splits = firsts + 1 + draw_below(uniform[3], np.maximum(ends - firsts - 1, 1))
-    return _runs(front, targets, firsts, splits, ends, is_next=is_next, is_short=is_short)
+    return _runs(front, targets, firsts, splits, ends, is_next=is_next, is_whole=is_whole, is_short=is_short)
 
 
 def _draw_singles(layout: Layout, config: PairConfig, front: Front) -> Runs:
@@ -84,7 +86,7 @@ def _draw_singles(layout: Layout, config: PairConfig, front: Front) -> Runs:
     ends = np.searchsorted(layout.unit_offsets, layout.unit_offsets[front.starts] + targets, side="right") - 1
     ends = np.minimum(np.maximum(ends, front.starts + 1), front.stops)
     nowhere = np.zeros(len(front.starts), dtype=np.bool_)
-    return _runs(front, targets, front.starts, ends, ends, is_next=nowhere, is_short=is_short)
+    return _runs(front, targets, front.starts, ends, ends, is_next=nowhere, is_whole=nowhere, is_short=is_short)
 
 
 def _uniform(front: Front) -> NDArray[np.float64]:
@@ -106,9 +108,11 @@ def _runs(
     ends: Integers,
     *,
     is_next: Booleans,
+    is_whole: Booleans,
     is_short: Booleans,
 ) -> Runs:
-    return Runs(front.keys, front.counters, front.stretches, targets, firsts, splits, ends, is_next, is_short)
+    flags = is_next, is_whole, is_short
+    return Runs(front.keys, front.counters, front.stretches, targets, firsts, splits, ends, *flags)
 
 
 def joined(kind: type[Columns], parts: Sequence[Columns]) -> Columns:
