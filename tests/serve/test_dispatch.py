@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+from bertkit.errors import LongTextWarning
 from bertkit.inference.bert import Bert
 from bertkit.serve.app import create_app
 from bertkit.serve.frames import Array, Message
@@ -51,7 +53,7 @@ def with_server(berts: dict[str, Bert], use: Use, **settings: Any) -> None:
 
     async def run() -> None:
         service = local_service(berts, ServeSettings(**settings))
-        dispatcher, link = service.models.first.dispatcher, GatedLink(berts)
+        dispatcher, link = service.models.named(None).dispatcher, GatedLink(berts)
         dispatcher.links.clear()
         dispatcher.add(link)
         transport = httpx.ASGITransport(create_app(service))
@@ -69,7 +71,7 @@ async def post(client: Client, text: Any, **more: Any) -> httpx.Response:
 async def waiting(service: Service, number: int) -> None:
     """Until so many items wait."""
     async with asyncio.timeout(10):
-        while service.models.first.dispatcher.room.num_items != number:
+        while service.models.named(None).dispatcher.short.room.num_items != number:
             await asyncio.sleep(0.001)
 
 
@@ -129,6 +131,67 @@ def test_a_short_request_does_not_wait_behind_a_bulk(berts: dict[str, Bert]) -> 
     with_server(berts, use, batch_tokens=60)
 
 
+class TwoLaneLink(GatedLink):
+    """Holds long texts while its gate is shut, and nothing else, as a worker that computes one."""
+
+    async def call(self, message: Message) -> tuple[Message, list[Array]]:
+        if message["long"]:
+            return await super().call(message)
+        self.batches.append(message)
+        return await LocalLink.call(self, message)
+
+
+def two_lanes(berts: dict[str, Bert], service: Service) -> TwoLaneLink:
+    dispatcher, link = service.models.named(None).dispatcher, TwoLaneLink(berts)
+    dispatcher.links.clear()
+    dispatcher.add(link)
+    link.gate.clear()
+    return link
+
+
+LONG = " ".join(WORDS * 4)  # more than a batch by itself
+
+
+def test_a_short_request_waits_for_no_long_text(berts: dict[str, Bert]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LongTextWarning)
+        expected = berts["base"].embed(["cute", LONG], normalize=True)
+
+    async def use(client: Client, _: GatedLink, service: Service) -> None:
+        link, dispatcher = two_lanes(berts, service), service.models.named(None).dispatcher
+        first = asyncio.ensure_future(post(client, ["cute", LONG]))
+        while not any(batch["long"] for batch in link.batches):
+            await asyncio.sleep(0.001)
+        assert (await post(client, "my dog")).status_code == 200
+        assert (await post(client, ["is cute"] * 10)).status_code == 200
+        dispatcher._speed = 5.0  # tokens a second: what is long takes about a minute
+        late = await post(client, LONG)
+        assert late.status_code == 429
+        assert (await post(client, "my dog")).status_code == 200
+        assert not first.done()
+        link.gate.set()
+        np.testing.assert_allclose((await first).json(), expected, atol=1e-5)
+        assert not dispatcher.long.num_tokens
+        assert not dispatcher.short.num_tokens
+
+    with_server(berts, use, batch_tokens=60, deadline=60.0)
+
+
+def test_a_long_text_that_kills_workers_takes_nobody_along(berts: dict[str, Bert]) -> None:
+    async def use(client: Client, _: GatedLink, service: Service) -> None:
+        link = two_lanes(berts, service)
+        link.dies = lambda message: True
+        first = asyncio.ensure_future(post(client, LONG))
+        await asyncio.sleep(0.05)
+        link.gate.set()
+        others = asyncio.gather(*(post(client, "my dog") for _ in range(30)))
+        assert (await first).status_code == 500
+        assert {answer.status_code for answer in await others} == {200}
+        assert sum(batch["long"] for batch in link.batches) == 2
+
+    with_server(berts, use, batch_tokens=60)
+
+
 def test_one_bad_input_spoils_no_other(berts: dict[str, Bert]) -> None:
     async def use(client: Client, link: GatedLink, service: Service) -> None:
         link.gate.clear()
@@ -167,7 +230,7 @@ def test_a_full_queue_refuses_with_a_time_to_come_again(berts: dict[str, Bert]) 
 
 def test_what_cannot_be_done_in_time_is_refused_at_once(berts: dict[str, Bert]) -> None:
     async def use(client: Client, link: GatedLink, service: Service) -> None:
-        dispatcher = service.models.first.dispatcher
+        dispatcher = service.models.named(None).dispatcher
         dispatcher._speed = 10.0  # tokens a second
         link.gate.clear()
         first = asyncio.ensure_future(post(client, ["my dog is cute"] * 10))  # 60 tokens: six seconds
@@ -192,7 +255,7 @@ def test_deadlines_hold_and_their_work_leaves(berts: dict[str, Bert]) -> None:
         late = await client.post("/embed", json={"inputs": "is cute"}, headers={"x-bertkit-deadline-ms": "50"})
         assert late.status_code == 504
         assert late.json()["error_type"] == "timeout"
-        assert service.models.first.dispatcher.room.num_items == 0
+        assert service.models.named(None).dispatcher.short.room.num_items == 0
         link.gate.set()
         assert (await first).status_code == 200
         assert (await post(client, "he likes")).status_code == 200
@@ -208,7 +271,7 @@ def test_who_hangs_up_leaves_the_queue(berts: dict[str, Bert]) -> None:
         await asyncio.sleep(0.05)
         gone = await hang_up(client, service)
         assert gone == []  # nothing was sent to who is not there
-        assert service.models.first.dispatcher.room.num_items == 0
+        assert service.models.named(None).dispatcher.short.room.num_items == 0
         link.gate.set()
         await first
         assert link.texts() == [["my dog"]]
@@ -279,7 +342,7 @@ class FragileLink(GatedLink):
 
 def test_who_kills_workers_takes_nobody_along_that_was_made_ready_behind_it(berts: dict[str, Bert]) -> None:
     async def use(client: Client, link: GatedLink, service: Service) -> None:
-        dispatcher, fragile = service.models.first.dispatcher, FragileLink(berts)
+        dispatcher, fragile = service.models.named(None).dispatcher, FragileLink(berts)
         dispatcher.links.clear()
         dispatcher.add(fragile)
         fragile.dies = lambda message: any("poison" in one["text"] for one in message["inputs"])
@@ -305,18 +368,18 @@ def test_a_small_batch_says_nothing_of_how_long_a_large_one_takes(berts: dict[st
         link.call = slow  # type: ignore[method-assign]
         assert (await post(client, "my dog")).status_code == 200  # 4 tokens a second
         assert (await post(client, ["my dog is cute"] * 10)).status_code == 200  # 60 tokens
-        assert service.models.first.dispatcher._speed == pytest.approx(60.0)
+        assert service.models.named(None).dispatcher._speed == pytest.approx(60.0)
 
     with_server(berts, use, deadline=10.0, batch_tokens=100)
 
 
 def test_who_is_down_does_not_shorten_the_wait(berts: dict[str, Bert]) -> None:
     async def use(client: Client, link: GatedLink, service: Service) -> None:
-        dispatcher, down = service.models.first.dispatcher, GatedLink(berts)
+        dispatcher, down = service.models.named(None).dispatcher, GatedLink(berts)
         down.is_up = False
         dispatcher.add(down)
         dispatcher._speed = 10.0
-        dispatcher.room.num_tokens = 100
+        dispatcher.short.room.num_tokens = 100
         assert dispatcher.expected_wait() == 10.0
 
     with_server(berts, use)

@@ -58,6 +58,19 @@ def test_embed_all_gives_every_token(client: TestClient, berts: dict[str, Bert])
         np.testing.assert_allclose(vectors, berts["base"].encode(text).vectors, atol=1e-6)
 
 
+def test_token_ids_stand_for_their_text(client: TestClient, berts: dict[str, Bert]) -> None:
+    texts = [*TEXTS, "my [MASK] is unknownish"]
+    ids = [[token["id"] for token in tokens] for tokens in ask(client, "/tokenize", inputs=texts)]
+    expected = ask(client, "/embed", inputs=texts)
+    np.testing.assert_allclose(ask(client, "/embed", inputs=ids[0]), expected[:1], atol=1e-6)
+    np.testing.assert_allclose(ask(client, "/embed", inputs=[texts[0], *ids[1:]]), expected, atol=1e-6)
+    assert ask(client, "/embed_all", inputs=ids[0]) == ask(client, "/embed_all", inputs=TEXTS[0])
+    bare, strange = ids[0][1:-1], [ids[0][0], 10**6, ids[0][-1]]
+    assert "[CLS]" in refused(client, 422, "/embed", inputs=bare)  # as of another model's tokenizer: nothing is guessed
+    assert "no token id" in refused(client, 422, "/embed", inputs=strange)
+    assert "[CLS]" in refused(client, 422, "/embed", inputs=[ids[0][0]])
+
+
 def test_similarity_equals_offline(client: TestClient, berts: dict[str, Bert]) -> None:
     body = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
     found = ask(client, "/similarity", inputs=body, parameters={"truncate": False})
@@ -98,6 +111,14 @@ def test_tokens_have_their_characters(client: TestClient) -> None:
     assert all(text[token["start"] : token["stop"]] == token["text"] for token in inner)
     assert [token["special"] for token in inner] == [False, False, False, True]
     assert ask(client, "/tokenize", inputs=text, add_special_tokens=False) == [inner]
+
+
+def test_tokens_of_a_request_are_limited_on_every_route(berts: dict[str, Bert]) -> None:
+    with client_of(berts, max_request_tokens=12) as client:
+        for route in ("/embed", "/tokenize", "/entities"):
+            answer = client.post(route, json={"inputs": ["my dog is cute", "my dog is cute"]})
+            assert answer.headers.get("x-compute-tokens") == "12", route
+            assert "12 tokens" in refused(client, 413, route, inputs=["my dog is cute", "he likes playing in new york"])
 
 
 def test_blanks_next_sentences_answers_entities(client: TestClient, berts: dict[str, Bert]) -> None:
@@ -214,11 +235,31 @@ def test_info_tells_each_model(client: TestClient) -> None:
     told = client.get("/info").json()
     assert told["model_type"] == {"embedding": {"pooling": "mean"}}
     assert {"max_input_length", "max_client_batch_size", "version", "max_batch_tokens"} <= set(told)
+    assert {(model["device"], model["engine"]) for model in told["models"]} == {("cpu", "torch")}
     can = {model["name"]: set(model["can"]) for model in told["models"]}
     assert "predict" in can["reviews"]
     assert "fill-mask" not in can["reviews"]
     assert {"fill-mask", "next-sentence", "embed", "tokenize"} <= can["base"]
-    assert client.get("/models/reviews/info").status_code == 200
+    one = client.get("/models/reviews/info").json()
+    assert one["model_id"] == "reviews"
+    assert one["model_type"]["classifier"]["id2label"] == {"0": "bad", "1": "fine", "2": "good"}
+    for route in ("info", "health"):
+        assert client.get(f"/models/nobody/{route}").status_code == 404
+
+
+def test_refusals_say_where_and_what(client: TestClient) -> None:
+    uses = [{"word": "fair", "text": "a fair judgement"}, {"word": "fair"}]
+    assert refused(client, 422, "/words", inputs=uses) == "'inputs.1.text': Field required"
+    asked = {"source_sentence": "a", "sentences": []}
+    assert "'inputs.sentences'" in refused(client, 422, "/similarity", inputs=asked)
+    assert "string or:" in refused(client, 422, "/embed", inputs=3)
+    assert "1024 texts" in refused(client, 413, "/embed", inputs=["a"] * 1025)
+    assert "256 texts" in refused(client, 413, "/tokenize", inputs=["a"] * 257)
+    assert "route" in refused(client, 404, "/models/reviews/embed/", inputs="a")  # not sent on to another model
+    wrong = client.get("/embed")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert "takes POST" in wrong.json()["error"]
+    assert client.head("/health").status_code == 200
 
 
 def test_the_examples_of_the_schema_work(client: TestClient) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from bertkit.inference.bert import Bert
 from bertkit.serve.tokenizing import TokenizingThreads
+from bertkit.tokenizer.wordpiece import LONE_CHARACTERS
+from tests.serve.serving import SENTENCES
 
 
 def refuse() -> None:
@@ -64,3 +67,12 @@ def test_work_after_the_end_is_cancelled() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run())
+
+
+def test_a_lone_long_text_has_the_tokens_that_it_has_among_others(berts: dict[str, Bert]) -> None:
+    """It is read by the library's threads, so that the event loop goes on; a lone short one is not."""
+    tokenizer = berts["base"].tokenizer
+    text = SENTENCES * (LONE_CHARACTERS // len(SENTENCES) + 1)
+    for one in (text, text[:LONE_CHARACTERS]):
+        assert tokenizer.encode_ids([one]) == tokenizer.encode_ids([one, "my dog"])[:1]
+        assert tokenizer.encode(one).offsets == tokenizer.encode_batch([one, "my dog"])[0][0].offsets

@@ -33,7 +33,7 @@ def bench(
     Contestants take turns, so that other programs disturb all alike. Peers are measured where they are installed:
     transformers, sentence-transformers, and ONNX Runtime on the graph that PyTorch exports.
 
-    Example: bertkit bench -m my-bert -f sentences.txt
+    Example: bertkit bench -m small-en
     """
     import warnings
     from itertools import islice

@@ -37,8 +37,10 @@ def serve(
 ) -> None:
     """Serve models over HTTP: vectors, labels, blanks, answers, entities, a page at /, and docs at /docs.
 
-    Example: bertkit serve build/demo/model
+    Example: bertkit serve small-en sentiment-en entities-en answers-en
     """
+    if not all(model.rpartition("=")[2] for model in models):
+        raise BertkitError("a checkpoint to serve has an empty name; give SOURCE or NAME=SOURCE, such as small-en")
     if not client_timeout > 0:
         raise BertkitError(f"--client-timeout is {client_timeout}; it must be above 0")
     try:

@@ -80,6 +80,6 @@ def joined(parts: Sequence[str]) -> bytes:
     return f"[{','.join(parts)}]".encode()
 
 
-def as_list(texts: str | list[str]) -> list[str]:
-    """One text is a list of one."""
-    return [texts] if isinstance(texts, str) else texts
+def as_list(texts: str | list[Any]) -> list[Any]:
+    """One text, or the token ids of one, is a list of one."""
+    return [texts] if isinstance(texts, str) or isinstance(texts[0], int) else texts

@@ -17,8 +17,9 @@ from bertkit.serve.direct import Direct
 from bertkit.serve.docs_page import docs_html
 from bertkit.serve.guard import Guard, Keys
 from bertkit.serve.page import page_routes
-from bertkit.serve.refusals import Refusal, invalid
+from bertkit.serve.refusals import Refusal, invalid, too_large
 from bertkit.serve.service import Service
+from bertkit.serve.settings import MOST_TEXTS
 
 DESCRIPTION = """BERT behind HTTP: vectors, labels, blanks, answers, entities.
 
@@ -39,7 +40,14 @@ def create_app(service: Service, keys: Iterable[str] = ()) -> ASGIApp:
 
 def create_routes(service: Service) -> FastAPI:
     """The routes alone, with their OpenAPI schema."""
-    app = FastAPI(title="bertkit", version=bertkit.__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="bertkit",
+        version=bertkit.__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # /models/NAME/embed/ would be sent on to /embed, which is another model's
+    )
     app.state.service = service
     for router in (*WORKING, routes_server.router):
         app.include_router(router)
@@ -68,7 +76,9 @@ async def _not_understood(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError | ValidationError)
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
-        return await _refused(request, Refusal(400, "validation", "the body is no valid JSON"))
+        return await _refused(request, Refusal(400, "validation", "the body is no valid JSON in UTF-8"))
+    if any(problem["type"] == "too_long" and problem["ctx"]["max_length"] == MOST_TEXTS for problem in problems):
+        return await _refused(request, too_large(f"a request may have {MOST_TEXTS} texts at most; send several"))
     # FastAPI puts "body" before each place; pydantic alone does not.
     skipped = 1 if isinstance(error, RequestValidationError) else 0
     return await _refused(
@@ -78,18 +88,28 @@ async def _not_understood(request: Request, error: Exception) -> Response:
 
 def explain(problems: Sequence[tuple[tuple[int | str, ...], str]]) -> str:
     """The first field that is wrong, and everything that it could have been instead; nothing that was sent."""
-    first = problems[0][0][:1]
+    places = [tuple(part for part in place if not _is_kind(part)) for place, _ in problems]
+    first = places[0]
     if not first:
         return "the body must be a JSON object, with the header content-type: application/json"
-    told = [message for place, message in problems if place[:1] == first]
-    return f"{str(first[0])[:40]!a}: {' or: '.join(dict.fromkeys(told))}"
+    told = [message for (_, message), place in zip(problems, places, strict=True) if place[: len(first)] == first]
+    return f"{'.'.join(map(str, first))!a}: {' or: '.join(dict.fromkeys(told))}"
+
+
+def _is_kind(part: int | str) -> bool:
+    """Whether a part of a place is no field but one of the kinds that a field may be of, as pydantic writes them."""
+    return isinstance(part, str) and (part == "str" or part.startswith("list["))
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    kinds = {404: ("not_found", "there is no such route; see /docs"), 405: ("method", "this route takes other methods")}
+    headers = dict(error.headers or {})
+    kinds = {
+        404: ("not_found", "there is no such route; see /docs"),
+        405: ("method", f"this route takes {headers.get('Allow', 'other methods')} and no {request.method}"),
+    }
     kind, message = kinds.get(error.status_code, ("http", "the request cannot be answered"))
-    return await _refused(request, Refusal(error.status_code, kind, message, dict(error.headers or {})))
+    return await _refused(request, Refusal(error.status_code, kind, message, headers))
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -34,6 +34,7 @@ def describe(bert: Bert, source: str | None) -> dict[str, Any]:
         "pooling": style.pooling,
         "dtype": str(bert.model.encoder.embeddings.token.weight.dtype).removeprefix("torch."),
         "device": str(bert.device),
+        "engine": bert.engine,
         "batch_tokens": SESSION_TOKENS if bert.engine != "torch" else default_max_tokens(bert.device),
     }
 

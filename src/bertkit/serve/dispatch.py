@@ -2,10 +2,12 @@
 
 In: a kind of work and its inputs with their token counts. Out: one result an input. A batch whose worker died goes
 again, each item by itself, so that one that kills workers takes no other along; twice is an error.
+A text that is more than a batch by itself goes through a lane of its own, beside the others and not before them.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +22,7 @@ from bertkit.serve.waiting import Batch, Item, Ticket, WaitingRoom, turn_of
 PATIENCE = 0.25  # of the deadline: how long the largest request may be passed by smaller ones
 HOPE = 0.5  # of the deadline: a request that would wait longer than this is refused at once
 SMOOTHING = 0.1  # of the measured speed, batch by batch
-STAGES_OF_LINK = 2  # batches that one worker may hold: one computed, one ready
+SHORT_PLACES, LONG_PLACES = 2, 1  # batches that one worker may hold: one computed, one ready; and one long text beside
 WORTH = 0.25  # of a full batch: from so much on, one is made ready while another is computed, and its speed counts
 
 
@@ -53,38 +55,63 @@ class Request(Ticket):
     done: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass(eq=False)
+class Lane:
+    """Work of one size: what waits, and what workers hold of it."""
+
+    room: WaitingRoom
+    places: int  # batches that one worker may hold
+    held: Counter[int] = field(default_factory=Counter)  # by worker
+    tokens_under_way: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Not yet computed."""
+        return self.room.num_tokens + self.tokens_under_way
+
+
 class Dispatcher:
     """The queue of one or several models and the workers that serve it."""
 
     def __init__(self, batch_tokens: int, deadline: float, metrics: Metrics) -> None:
-        self.room = WaitingRoom(batch_tokens)
+        self.short = Lane(WaitingRoom(batch_tokens), SHORT_PLACES)
+        self.long = Lane(WaitingRoom(batch_tokens), LONG_PLACES)
+        self.lanes = (self.short, self.long)
         self.deadline, self.metrics = deadline, metrics
         self.links: list[Link] = []
-        self._under_way: dict[int, int] = {}  # stages of each link that are taken
-        self._tokens_under_way = 0
         self._speed: float | None = None  # tokens a second of one worker
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def batch_tokens(self) -> int:
+        """The most tokens of a batch; a text of more is long."""
+        return self.short.room.batch_tokens
+
+    @batch_tokens.setter
+    def batch_tokens(self, number: int) -> None:
+        for lane in self.lanes:
+            lane.room.batch_tokens = number
 
     def add(self, link: Link) -> None:
         """One more worker."""
         self.links.append(link)
-        self._under_way[id(link)] = 0
 
     @property
     def is_up(self) -> bool:
         """Whether some worker can take work."""
         return any(link.is_up for link in self.links)
 
-    def expected_wait(self) -> float:
-        """Seconds until what waits now is done; 0 while the speed is not known."""
+    def expected_wait(self, lane: Lane | None = None) -> float:
+        """Seconds until what waits now in a lane (that of most requests) is done; 0 while the speed is not known."""
         if self._speed is None:
             return 0.0
         num_up = sum(link.is_up for link in self.links)
-        return (self.room.num_tokens + self._tokens_under_way) / (self._speed * max(1, num_up))
+        return (lane or self.short).num_tokens / (self._speed * max(1, num_up))
 
-    def check_room(self, num_tokens: int = 0) -> None:
+    def check_room(self, lengths: Sequence[int] = ()) -> None:
         """Refuse what could not be answered in time: later, or never as one request."""
-        wait = self.expected_wait()
+        lanes = {self._lane(length) for length in lengths} or {self.short}
+        wait, num_tokens = max(map(self.expected_wait, lanes)), sum(lengths)
         if wait > HOPE * self.deadline:
             raise overloaded(wait)
         if self._speed is not None and (alone := num_tokens / self._speed) > self.deadline:
@@ -92,55 +119,79 @@ class Dispatcher:
                 f"{num_tokens} tokens would take about {alone:.0f} s and the deadline is {self.deadline:g} s; send fewer"
             )
 
+    def _lane(self, num_tokens: int) -> Lane:
+        return self.short if num_tokens <= self.batch_tokens else self.long
+
     async def submit(self, work: Work, inputs: Sequence[Any], lengths: Sequence[int]) -> Outcome:
         """All results of a request; whoever awaits may be cancelled, and its items then leave the queue."""
-        self.check_room(sum(lengths))
+        self.check_room(lengths)
         now = time.monotonic()
-        turn = turn_of(now, sum(lengths), self.room.batch_tokens, PATIENCE * self.deadline)
+        turn = turn_of(now, sum(lengths), self.batch_tokens, PATIENCE * self.deadline)
         request = Request(turn, arrival=now, missing=len(inputs), outcome=Outcome([None] * len(inputs)))
         for place, (content, length) in enumerate(zip(inputs, lengths, strict=True)):
             item = Item(request, place, work, content, length)
-            request.waiting.add(item)
-            self.room.add(item)
+            self._wait(item)
         self.pump()
         try:
             await request.done
         finally:
             if not request.gone:
-                self.room.leave(request, list(request.waiting))
+                self._leave(request)
             self._show_queue()
         return request.outcome
 
+    def _wait(self, item: Item) -> None:
+        _request(item).waiting.add(item)
+        self._lane(item.num_tokens).room.add(item)
+
+    def _leave(self, request: Request) -> None:
+        for lane in self.lanes:
+            lane.room.leave(request, [item for item in request.waiting if self._lane(item.num_tokens) is lane])
+
     def pump(self) -> None:
         """Give every worker with room a batch; a second one only where it is worth it."""
-        while link := self._free_link():
-            batch = self.room.take(may_be_alone=not self._under_way[id(link)])
-            if batch is None:
-                break
-            stages = STAGES_OF_LINK if batch.items[0].alone else 1  # a worker that dies takes all that it holds along
-            self._under_way[id(link)] += stages
-            self._tokens_under_way += batch.num_tokens
-            task = asyncio.create_task(self._run(link, batch, stages))
+        while found := self._next_batch():
+            lane, link, batch = found
+            # A worker that dies takes all that it holds along: who must be alone takes every place.
+            taken = {one: one.places for one in self.lanes} if batch.items[0].alone else {lane: 1}
+            for one, places in taken.items():
+                one.held[id(link)] += places
+            lane.tokens_under_way += batch.num_tokens
+            task = asyncio.create_task(self._run(lane, link, batch, taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._show_queue()
 
-    def _free_link(self) -> Link | None:
-        up = [link for link in self.links if link.is_up]
-        link = min(up, key=lambda one: self._under_way[id(one)], default=None)
-        if link is None or self._under_way[id(link)] >= STAGES_OF_LINK:
-            return None
-        busy = self._under_way[id(link)] > 0
-        return None if busy and self.room.num_tokens < WORTH * self.room.batch_tokens else link
+    def _next_batch(self) -> tuple[Lane, Link, Batch] | None:
+        for lane in sorted(self.lanes, key=lambda one: not one.room.num_alone):
+            link = self._free_link(lane)
+            if link is None:
+                continue
+            if batch := lane.room.take(may_be_alone=not self._num_held(link)):
+                return lane, link, batch
+            if lane.room.num_items:
+                return None  # the next must be alone: nothing more until a worker has run empty
+        return None
 
-    async def _run(self, link: Link, batch: Batch, stages: int) -> None:
+    def _num_held(self, link: Link) -> int:
+        return sum(lane.held[id(link)] for lane in self.lanes)
+
+    def _free_link(self, lane: Lane) -> Link | None:
+        up = [link for link in self.links if link.is_up and lane.held[id(link)] < lane.places]
+        link = min(up, key=lambda one: (lane.held[id(one)], self._num_held(one)), default=None)
+        if link is None or not lane.room.num_items:
+            return None
+        busy = lane.held[id(link)] > 0
+        return None if busy and lane.room.num_tokens < WORTH * self.batch_tokens else link
+
+    async def _run(self, lane: Lane, link: Link, batch: Batch, taken: dict[Lane, int]) -> None:
         start = time.monotonic()
         for item in batch.items:
             request = _request(item)
             request.waiting.discard(item)
             request.outcome.queue_seconds = max(request.outcome.queue_seconds, start - request.arrival)
         try:
-            self._settle(batch, *await link.call(_message(batch)))
+            self._settle(batch, *await link.call(_message(batch, is_long=lane is self.long)))
         except WorkerDiedError:
             self._again(batch)
         except Exception as error:  # a bug must not leave anyone waiting
@@ -148,15 +199,16 @@ class Dispatcher:
             for item in batch.items:
                 self._fail(item, Refusal(500, "backend", "the batch failed; try again"))
         finally:
-            self._under_way[id(link)] -= stages
-            self._tokens_under_way -= batch.num_tokens
+            for one, places in taken.items():
+                one.held[id(link)] -= places
+            lane.tokens_under_way -= batch.num_tokens
             self.pump()
 
     def _settle(self, batch: Batch, message: Message, arrays: list[Array]) -> None:
         """Results to their requests; figures to the metrics."""
         seconds, numbers = message["seconds"], iter(arrays)
-        self.metrics.batch(batch.num_tokens, len(batch.items), self.room.batch_tokens, seconds)
-        if batch.num_tokens >= WORTH * self.room.batch_tokens:  # of a smaller one most is overhead: it would look slow
+        self.metrics.batch(batch.num_tokens, len(batch.items), self.batch_tokens, seconds)
+        if batch.num_tokens >= WORTH * self.batch_tokens:  # of a smaller one most is overhead: it would look slow
             speed = batch.num_tokens / max(seconds, 1e-6)
             self._speed = speed if self._speed is None else self._speed + SMOOTHING * (speed - self._speed)
         for item, told in zip(batch.items, message["results"], strict=True):
@@ -175,17 +227,17 @@ class Dispatcher:
                 self._fail(item, Refusal(500, "backend", "the worker died twice on this input; it is not tried again"))
             elif not item.ticket.gone:
                 item.alone = True
-                _request(item).waiting.add(item)
-                self.room.add(item)
+                self._wait(item)
 
     def _fail(self, item: Item, refusal: Refusal) -> None:
         request = _request(item)
         if not request.done.done():
-            self.room.leave(request, list(request.waiting))
+            self._leave(request)
             request.done.set_exception(refusal)
 
     def _show_queue(self) -> None:
-        self.metrics.queue(id(self), self.room.num_items, self.room.num_tokens)
+        rooms = [lane.room for lane in self.lanes]
+        self.metrics.queue(id(self), sum(room.num_items for room in rooms), sum(room.num_tokens for room in rooms))
 
 
 def _request(item: Item) -> Request:
@@ -193,8 +245,8 @@ def _request(item: Item) -> Request:
     return item.ticket
 
 
-def _message(batch: Batch) -> Message:
+def _message(batch: Batch, *, is_long: bool) -> Message:
     work = batch.work
     assert isinstance(work, Work)
     inputs = [item.content for item in batch.items]
-    return {"model": work.model, "kind": work.kind, "options": dict(work.options), "inputs": inputs}
+    return {"model": work.model, "kind": work.kind, "options": dict(work.options), "inputs": inputs, "long": is_long}

@@ -67,6 +67,7 @@ class Guard:
             return
         headers = dict(scope["headers"])
         call = Call(scope, send, self.service, headers)
+        self.service.latest = call.trace.start
         try:
             await self._answer(call, headers, receive)
         except Refusal as refusal:

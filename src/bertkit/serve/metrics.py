@@ -101,10 +101,10 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-def resident_bytes(process: int | str = "self") -> int:
-    """Memory that a process holds; 0 where the system does not tell."""
+def resident_bytes() -> int:
+    """Memory that this process holds; 0 where the system does not tell."""
     try:
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+        pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -43,6 +43,7 @@ class Facts:
     pooling: str
     dtype: str
     device: str
+    engine: str
     batch_tokens: int
 
     @classmethod
@@ -76,6 +77,8 @@ class ServedModel:
             vocab_size=self.tokenizer.vocab_size,
             lowercase=self.tokenizer.lowercase,
             pooling=facts.pooling,
+            device=facts.device,
+            engine=facts.engine,
         )
 
 
@@ -88,24 +91,23 @@ class Models:
     def __iter__(self) -> Any:
         return iter(self.by_name.values())
 
-    @property
-    def first(self) -> ServedModel:
-        """The one that a request without a name means."""
-        return next(iter(self.by_name.values()))
+    def named(self, name: str | None) -> ServedModel:
+        """The model of this name; the first, without one."""
+        model = next(iter(self.by_name.values())) if name is None else self.by_name.get(name)
+        if model is None:
+            raise Refusal(404, "model_not_found", f"no such model is served; choose one of {', '.join(self.by_name)}")
+        return model
 
     def pick(self, name: str | None, kind: str) -> ServedModel:
         """The named model, or the first that can do this."""
         if name is not None:
-            return self._named(name, kind)
+            return self._able(self.named(name), kind)
         for model in self.by_name.values():
             if kind in model.facts.can or kind == "tokenize":
                 return model
         raise Refusal(404, "no_model", f"no model served here can do this: it needs {NEEDED[kind]}")
 
-    def _named(self, name: str, kind: str) -> ServedModel:
-        model = self.by_name.get(name)
-        if model is None:
-            raise Refusal(404, "model_not_found", f"no such model is served; choose one of {', '.join(self.by_name)}")
+    def _able(self, model: ServedModel, kind: str) -> ServedModel:
         if kind != "tokenize" and kind not in model.facts.can:
             raise invalid(f"the model {model.name} cannot do this: it needs {NEEDED[kind]}")
         return model

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
+
 from bertkit.serve.models import ServedModel
 from bertkit.serve.refusals import Refusal, invalid, too_large
-from bertkit.tokenizer import Tokenizer
+from bertkit.tokenizer import Encoding, Tokenizer
 
 MAX_NUMBERS = 4_000_000  # in one answer: they become tens of megabytes of JSON, which the event loop passes on
 MAX_QUESTION = 64  # tokens of a question that are read
@@ -27,14 +29,31 @@ class Prepared:
     num_windowed: int = 0  # texts that are read in several windows
 
 
+def _text_of(tokenizer: Tokenizer, given: str | Sequence[int]) -> str:
+    """A text as it is, or the one that has these token ids; what is none, as ids of another vocabulary, is refused."""
+    if isinstance(given, str):
+        return given
+    text = tokenizer.decode(given[1:-1], skip_special=False)
+    if list(given) != [tokenizer.cls_id, *tokenizer.encode_ids([text])[0], tokenizer.sep_id]:
+        raise invalid(
+            "the token ids are no text of this model, from [CLS] to [SEP]; send the text, or ids of /tokenize"
+        )
+    return text
+
+
 def prepare_embed(
-    model: ServedModel, texts: Sequence[str], truncate: bool | None, left: bool, normalize: bool, dimensions: int | None
+    model: ServedModel,
+    given: Sequence[str | Sequence[int]],
+    truncate: bool | None,
+    left: bool,
+    normalize: bool,
+    dimensions: int | None,
 ) -> Prepared:
     """Sentence vectors; a long text is read in windows unless the request says otherwise."""
     if dimensions is not None and dimensions > model.facts.hidden_size:
         raise invalid(f"dimensions is {dimensions} and this model's vectors have {model.facts.hidden_size}")
     limit = model.facts.embed_limit
-    texts, lengths, num_long = _fit(model.tokenizer, texts, limit, truncate, left)
+    texts, lengths, num_long = _fit(model.tokenizer, given, limit, truncate, left)
     windows = 0 if truncate else num_long
     # Every window has its own [CLS] and [SEP].
     lengths = [length + 2 * ((length - 3) // (limit - 2)) if length > limit else length for length in lengths]
@@ -43,9 +62,11 @@ def prepare_embed(
     return Prepared({"long": long}, inputs, lengths, num_long if truncate else 0, windows)
 
 
-def prepare_embed_all(model: ServedModel, texts: Sequence[str], truncate: bool | None, left: bool) -> Prepared:
+def prepare_embed_all(
+    model: ServedModel, given: Sequence[str | Sequence[int]], truncate: bool | None, left: bool
+) -> Prepared:
     """Token vectors; a long text is refused unless it may be cut."""
-    texts, lengths, num_long = _fit(model.tokenizer, texts, model.facts.max_positions, bool(truncate), left)
+    texts, lengths, num_long = _fit(model.tokenizer, given, model.facts.max_positions, bool(truncate), left)
     if sum(lengths) * (width := model.facts.hidden_size) > MAX_NUMBERS:
         raise too_large(
             f"vectors of {sum(lengths)} tokens are too much for one answer; send {MAX_NUMBERS // width} at most"
@@ -54,9 +75,10 @@ def prepare_embed_all(model: ServedModel, texts: Sequence[str], truncate: bool |
 
 
 def _fit(
-    tokenizer: Tokenizer, texts: Sequence[str], limit: int, truncate: bool | None, left: bool
+    tokenizer: Tokenizer, given: Sequence[str | Sequence[int]], limit: int, truncate: bool | None, left: bool
 ) -> tuple[Sequence[str], list[int], int]:
     """The texts, their tokens, and how many are long: refused, cut on the left here (on the right by the worker)."""
+    texts = [_text_of(tokenizer, one) for one in given]
     lengths = [len(ids) + 2 for ids in tokenizer.encode_ids(texts)]
     num_long = sum(length > limit for length in lengths)
     if num_long and truncate is False:
@@ -187,13 +209,19 @@ def check_whole(model: ServedModel, lengths: Sequence[int]) -> None:
         raise too_large(f"inputs must have at most {limit} tokens and one has {max(lengths)}; shorten it")
 
 
-def tokenize(model: ServedModel, texts: Sequence[str], special: bool) -> list[list[dict[str, Any]]]:
-    """Every token with its characters."""
-    return [_tokens(model.tokenizer, text, special) for text in texts]
+def prepare_tokenize(model: ServedModel, texts: Sequence[str]) -> Prepared:
+    """How many tokens there will be."""
+    return Prepared({}, list(texts), [len(ids) + 2 for ids in model.tokenizer.encode_ids(texts)])
 
 
-def _tokens(tokenizer: Tokenizer, text: str, special: bool) -> list[dict[str, Any]]:
-    ((encoding,),) = tokenizer.encode_batch([text])
+def tokenize(model: ServedModel, texts: Sequence[str], special: bool) -> bytes:
+    """Every token with its characters, as JSON."""
+    encodings = (encoding for (encoding,) in model.tokenizer.encode_batch(texts))
+    told = [_tokens(model.tokenizer, *pair, special) for pair in zip(texts, encodings, strict=True)]
+    return to_json(told)
+
+
+def _tokens(tokenizer: Tokenizer, text: str, encoding: Encoding, special: bool) -> list[dict[str, Any]]:
     told = []
     rows = zip(encoding.ids, encoding.tokens, encoding.text_ids, encoding.offsets, strict=True)
     for token_id, token, text_id, (start, stop) in rows:

@@ -5,7 +5,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 import bertkit
-from bertkit.serve.answers import problems, service_of
+from bertkit.serve.answers import problems, service_of, trace_of
 from bertkit.serve.models import ServedModel
 from bertkit.serve.refusals import Refusal
 from bertkit.serve.shapes_answers import Info, ModelInfo, OpenAIProblem, Problem
@@ -16,16 +16,16 @@ NEED_KEY = problems(Problem, [401])
 
 @router.get("/info", response_model=Info, responses=NEED_KEY)
 async def info(request: Request) -> Info:
-    """The server and its models."""
+    """The server and its models; the first of them in TEI's fields, or the one that the path names."""
     service = service_of(request)
-    first, settings = service.models.first, service.settings
+    first, settings = service.models.named(trace_of(request).wanted), service.settings
     return Info(
         model_id=first.name,
         model_dtype=first.facts.dtype,
         model_type=_type_of(first),
         max_concurrent_requests=settings.max_requests,
         max_input_length=first.facts.embed_limit,
-        max_batch_tokens=first.dispatcher.room.batch_tokens,
+        max_batch_tokens=first.dispatcher.batch_tokens,
         max_client_batch_size=settings.max_texts,
         tokenization_workers=settings.tokenizer_threads,
         version=bertkit.__version__,
@@ -56,9 +56,11 @@ async def openai_models(request: Request) -> Response:
     return Response(to_json({"object": "list", "data": told}), media_type="application/json")
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health", response_class=Response, responses={503: {"model": Problem}})
 async def health(request: Request) -> Response:
     """200 when every model can answer, 503 while a worker is away or the server is stopping."""
+    service_of(request).models.named(trace_of(request).wanted)
     if not service_of(request).is_up:
         raise Refusal(503, "unhealthy", "not ready: a worker is starting, or the server is stopping")
     return Response()

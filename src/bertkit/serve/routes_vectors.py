@@ -11,8 +11,7 @@ from pydantic_core import to_json
 
 from bertkit.serve.answers import PROBLEMS, as_list, joined, json_answer, problems, service_of, trace_of
 from bertkit.serve.frames import Array
-from bertkit.serve.reading import prepare_embed, prepare_embed_all, prepare_predict, tokenize
-from bertkit.serve.refusals import too_large
+from bertkit.serve.reading import prepare_embed, prepare_embed_all, prepare_predict, prepare_tokenize, tokenize
 from bertkit.serve.shapes import (
     EmbedAllRequest,
     EmbedRequest,
@@ -87,10 +86,9 @@ def _one_or_two(text: str | list[str] | list[list[str]]) -> tuple[str, str | Non
 async def tokenize_texts(request: Request, body: TokenizeRequest) -> Response:
     """The tokens of each text, with the characters they stand for: text[start:stop]."""
     service, trace, texts = service_of(request), trace_of(request), as_list(body.inputs)
-    if len(texts) > service.settings.max_texts:
-        raise too_large(f"a request may have {service.settings.max_texts} texts; send several")
     async with service.admitted(trace, body.model, "tokenize") as model:
-        tokens = await service.in_thread(trace, lambda: to_json(tokenize(model, texts, body.add_special_tokens)))
+        service.note(trace, await service.in_thread(trace, prepare_tokenize, model, texts))
+        tokens = await service.in_thread(trace, tokenize, model, texts, body.add_special_tokens)
     return json_answer(trace, tokens)
 
 

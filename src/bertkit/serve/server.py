@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,8 @@ from bertkit.tokenizer import Tokenizer
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 MOST_CONNECTIONS = 4096
+DRAIN_STEP = 0.05  # seconds between two looks whether it is quiet
+MOST_WAITS = 10  # times that long at most, where requests never cease
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Fleet:
         for link in links:
             dispatcher.add(link)
         if settings.batch_tokens is None:
-            dispatcher.room.batch_tokens = min(told["batch_tokens"] for told in facts.values())
+            dispatcher.batch_tokens = min(told["batch_tokens"] for told in facts.values())
         return [
             ServedModel(name, Facts.read(told), Tokenizer.load(told["folder"]), dispatcher)
             for name, told in facts.items()
@@ -187,16 +190,24 @@ def _config(plan: ServePlan, service: Service) -> uvicorn.Config:
 
 
 def _take_signals(server: Server, service: Service) -> None:
-    """The first signal drains: unhealthy and closing connections for a moment, then no new ones. The second cuts short."""
-    loop = asyncio.get_running_loop()
+    """The first signal drains: unhealthy and closing connections until it is quiet, then no new ones. The second cuts short."""
+    loop, wait = asyncio.get_running_loop(), service.settings.drain_wait
+
+    def stop_when_quiet(end: float) -> None:
+        """A connection that was made before the signal may send its request a moment later, and must not lose it."""
+        now = time.monotonic()
+        if now >= min(end, service.latest + wait):
+            server.should_exit = True
+        else:
+            loop.call_later(DRAIN_STEP, stop_when_quiet, end)
 
     def stop(name: str) -> None:
         if service.is_draining:
             server.should_exit = server.force_exit = True
             return
         log("info", "draining", signal=name)
-        service.is_draining = True
-        loop.call_later(service.settings.drain_wait, setattr, server, "should_exit", True)
+        service.is_draining, service.latest = True, time.monotonic()
+        stop_when_quiet(service.latest + MOST_WAITS * wait)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)

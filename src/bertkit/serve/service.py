@@ -51,6 +51,7 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings, metrics: Metrics) -> None:
         self.models, self.settings, self.metrics = models, settings, metrics
         self.is_draining = False
+        self.latest = 0.0  # when the last request came
         self._threads = TokenizingThreads(settings.tokenizer_threads)
 
     @property
@@ -65,7 +66,7 @@ class Service:
         async with self.admitted(trace, name, kind) as model:
             model.dispatcher.check_room()
             prepared = await self.in_thread(trace, prepare, model, *details)
-            self._note(trace, prepared)
+            self.note(trace, prepared)
             work = Work(model.name, kind, tuple(sorted(prepared.options.items())))
             outcome = await model.dispatcher.submit(work, prepared.inputs, prepared.lengths)
         self._time(trace, "queue", outcome.queue_seconds)
@@ -103,7 +104,8 @@ class Service:
         finally:
             self._time(trace, "tokenize", time.monotonic() - start)
 
-    def _note(self, trace: Trace, prepared: Prepared) -> None:
+    def note(self, trace: Trace, prepared: Prepared) -> None:
+        """Remember how much is asked for, and refuse too much of it."""
         trace.num_texts, trace.num_tokens = len(prepared.inputs), sum(prepared.lengths)
         trace.num_truncated, trace.num_windowed = prepared.num_truncated, prepared.num_windowed
         if trace.num_texts > (most := self.settings.max_texts):

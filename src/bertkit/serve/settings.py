@@ -22,7 +22,7 @@ class ServeSettings:
     body_timeout: float = 30.0  # for a client to send its body
     answer_timeout: float = 60.0  # for a client to take its answer
     stall_timeout: float = 300.0  # a worker that has not answered a batch by then is replaced
-    drain_wait: float = 0.5  # after SIGTERM new requests are still taken for so long, each told to close
+    drain_wait: float = 0.5  # after SIGTERM requests are taken until none came for so long, each told to close
     drain_timeout: float = 60.0  # for those under way to be answered
 
     def __post_init__(self) -> None:

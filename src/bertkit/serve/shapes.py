@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bertkit.serve.settings import MOST_TEXTS
 
+Ids = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
+Inputs = str | Annotated[list[str | Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)] | Ids
 Texts = str | Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 OneOrTwo = Annotated[list[str], Field(min_length=1, max_length=2)]
@@ -41,6 +43,12 @@ class Cutting(Request):
     truncation_direction: Direction = Field("Right", description="Which end is cut; Left keeps whole words.")
 
 
+INPUTS: Any = Field(
+    description="A text or many; in place of a text also its token ids, with those of [CLS] and [SEP], as /tokenize "
+    "gives them."
+)
+
+
 def examples(*bodies: dict[str, Any]) -> ConfigDict:
     """Bodies that work as they stand, for the OpenAPI schema."""
     return ConfigDict(json_schema_extra={"examples": list(bodies)})
@@ -51,7 +59,7 @@ class EmbedRequest(Cutting):
 
     model_config = examples({"inputs": "What is deep learning?"}, {"inputs": ["The dog sleeps.", "A cat is asleep."]})
 
-    inputs: Texts
+    inputs: Inputs = INPUTS
     normalize: bool = Field(True, description="Vectors of length 1.")
     dimensions: int | None = Field(None, ge=1, description="The first numbers of each vector alone.")
     prompt_name: None = Field(None, description="Not used: BERT has no prompts.")
@@ -62,7 +70,7 @@ class EmbedAllRequest(Cutting):
 
     model_config = examples({"inputs": "My dog is cute"})
 
-    inputs: Texts
+    inputs: Inputs = INPUTS
     prompt_name: None = None
 
 
@@ -116,7 +124,7 @@ class OpenAIRequest(Request):
 
     model_config = examples({"input": ["The dog sleeps.", "A cat is asleep."]})
 
-    input: Texts
+    input: Inputs = INPUTS
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = Field(None, description="Not used, not logged.")

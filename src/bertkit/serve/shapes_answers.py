@@ -171,6 +171,8 @@ class ModelInfo(BaseModel):
     vocab_size: int
     lowercase: bool
     pooling: str
+    device: str
+    engine: str = Field(description="What computes: torch; onnx or int8 where the folder was exported so.")
 
 
 class Info(BaseModel):

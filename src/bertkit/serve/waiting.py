@@ -65,6 +65,7 @@ class WaitingRoom:
         self.batch_tokens = batch_tokens
         self.num_tokens = 0
         self.num_items = 0
+        self.num_alone = 0  # of the items, those that must be alone
         self._heaps: dict[Hashable, dict[int, list[tuple[float, int, Item]]]] = defaultdict(dict)
         self._order = count()
         self._stale = 0  # items of gone tickets that still lie in the heaps
@@ -75,12 +76,14 @@ class WaitingRoom:
         heappush(heap, (item.ticket.turn, next(self._order), item))
         self.num_tokens += item.num_tokens
         self.num_items += 1
+        self.num_alone += item.alone
 
     def leave(self, ticket: Ticket, waiting: list[Item]) -> None:
         """A request goes; `waiting` are those of its items that are still here."""
         ticket.gone = True
         self.num_tokens -= sum(item.num_tokens for item in waiting)
         self.num_items -= len(waiting)
+        self.num_alone -= sum(item.alone for item in waiting)
         self._stale += len(waiting)
         if self._stale > 1000 and self._stale > self.num_items:
             self._sweep()
@@ -125,6 +128,7 @@ class WaitingRoom:
         item = heappop(self._heaps[work][length])[2]
         self.num_tokens -= item.num_tokens
         self.num_items -= 1
+        self.num_alone -= item.alone
         return item
 
     def _heads(self) -> Iterator[tuple[float, int, Hashable, int]]:
@@ -150,7 +154,7 @@ class WaitingRoom:
         """Forget all items of gone requests at once."""
         kept = [entry for lengths in self._heaps.values() for heap in lengths.values() for entry in heap]
         self._heaps.clear()
-        self._stale = self.num_tokens = self.num_items = 0
+        self._stale = self.num_tokens = self.num_items = self.num_alone = 0
         for _, _, item in sorted(kept, key=lambda entry: entry[:2]):
             if not item.ticket.gone:
                 self.add(item)

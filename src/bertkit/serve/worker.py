@@ -1,4 +1,4 @@
-"""A worker process: models on one side of a socket, batches in, results out, one after another.
+"""A worker process: models on one side of a socket, batches in, results out, one after another; long texts beside them.
 
 Started by the server as `python -m bertkit.serve.worker FD`. It ends when the server's end of the socket closes, so
 none is left behind, and leaves signals to the server, which finishes what is under way first.
@@ -8,14 +8,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Mapping
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.serve.frames import Message, receive, to_frame
-from bertkit.serve.logs import log
+from bertkit.serve.logs import log, where
 
 if TYPE_CHECKING:
     from bertkit.inference.bert import Bert
@@ -38,8 +40,8 @@ def main() -> None:
 
     sources = dict(first[0]["models"])
     connection.sendall(to_frame({"models": {name: describe(bert, sources[name]) for name, bert in berts.items()}}))
-    while (got := receive(connection)) is not None:
-        connection.sendall(answer(berts, got[0]))
+    answer_all(connection, berts)
+    os._exit(0)  # nobody waits for a long text any more, and a thread at work must not meet an interpreter that ends
 
 
 def open_models(plan: Message) -> dict[str, "Bert"]:
@@ -56,6 +58,31 @@ def open_models(plan: Message) -> dict[str, "Bert"]:
         for num_texts in (1, 16, 4):  # first calls are slow and take memory, and no client should wait for them
             bert.embed(["warm " * 60] * num_texts)
     return berts
+
+
+def answer_all(connection: socket.socket, berts: Mapping[str, "Bert"]) -> None:
+    """Answer batches until the server hangs up; a long text is computed in a thread, so that short ones go on meanwhile."""
+    turn, long = threading.Lock(), SimpleQueue[Message]()
+
+    def work(batch: Message) -> None:
+        frame = answer(berts, batch)
+        with turn:
+            connection.sendall(frame)
+
+    def work_long() -> None:
+        try:
+            while True:
+                work(long.get())
+        except Exception as error:  # who waits for this thread would wait for ever: the server starts another process
+            log("error", "worker-failed", reason=where(error))
+            os._exit(1)
+
+    threading.Thread(target=work_long, daemon=True).start()
+    while (got := receive(connection)) is not None:
+        if got[0]["long"]:
+            long.put(got[0])
+        else:
+            work(got[0])
 
 
 def answer(berts: Mapping[str, "Bert"], batch: Message) -> bytes:

@@ -5,8 +5,9 @@ nothing masked, and what else is in the batch changes no result. Training, other
 weights that have changed since are PyTorch's. Dimensions: N sequences, S tokens each, T tokens, D hidden, R rows asked for.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from bertkit.model.packed import PackedBatch
 from bertkit.model.pooling import Pooling
 
 T = TypeVar("T")
+AHEAD = 2  # runs handed over for each thread: one computed, one waiting
 
 
 def load_runtime() -> Any:
@@ -68,8 +70,19 @@ class Sessions:
 
     def run_all(self, work: Callable[[T], None], items: Sequence[T]) -> None:
         """work(item) of each, as many at once as there are threads."""
-        for _ in map(work, items) if self._pool is None else self._pool.map(work, items):
-            pass
+        if self._pool is None:
+            for item in items:
+                work(item)
+            return
+        under_way: deque[Future[None]] = deque()
+        for item in items:
+            if (
+                len(under_way) == AHEAD * self.threads
+            ):  # who asks for little meanwhile waits for few of these, not for all
+                under_way.popleft().result()
+            under_way.append(self._pool.submit(work, item))
+        for one in under_way:
+            one.result()
 
 
 class SessionEncoder(Encoder):
