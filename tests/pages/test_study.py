@@ -34,10 +34,16 @@ def figures(text: str = "plain", name: str = "direction") -> StudyFigures:
             {"name": "near", "label": "nearly", "settings": ""},
         ],
         baseline="mlm",
-        measures=[{"name": "SST-2 accuracy", "unit": "points", "lower_is_better": False, "decimals": 1}],
+        measures=[
+            {"name": "next-token perplexity", "unit": "", "lower_is_better": True, "decimals": 2},
+            {"name": "SST-2 accuracy", "unit": "points", "lower_is_better": False, "decimals": 1},
+        ],
         cells={
             "mlm": {"SST-2 accuracy": cell(81.0, is_best=True)},
-            "ltr": {"SST-2 accuracy": cell(71.0, difference=-10.0, p=0.001, outside=True, behind_best=True)},
+            "ltr": {
+                "SST-2 accuracy": cell(71.0, difference=-10.0, p=0.001, outside=True, behind_best=True),
+                "next-token perplexity": cell(55.0, difference=None, p=None, outside=None, is_best=True),
+            },
             "near": {"SST-2 accuracy": cell(80.5)},
         },
         curves=[
@@ -47,6 +53,8 @@ def figures(text: str = "plain", name: str = "direction") -> StudyFigures:
         ],
         tables=[{"title": text, "columns": ["a", "#b"], "rows": [[text, "1"]]}],
         agreement=[text],
+        in_short=f"1 the same way {text}",
+        course={"title": text, "columns": ["arm", "#after 10 steps"], "rows": [[text, "+1.0 ▲"]]},
         remark=text,
         notes=[text],
         command=f"bertkit study {text}",
@@ -83,19 +91,20 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         const alone = card.querySelectorAll('.curve .mean').length, hidden = said();
         card.querySelectorAll('.toggle')[1].click();
         const none = text('.curves');
+        const quiet = getComputedStyle(card.querySelector('.guess')).display;
         document.getElementById('guess-first').click();
-        const covered = getComputedStyle(card.querySelector('table').closest('.scroll')).display;
+        const covered = getComputedStyle(card.querySelector('table').closest('.scroll')).display, hushed = getComputedStyle(document.querySelector('#contents td:last-child')).visibility, listed = getComputedStyle(document.querySelector('#contents table')).display;
         card.querySelectorAll('.choice')[1].click();
         const guess = text('.verdict'), open = getComputedStyle(card.querySelector('table').closest('.scroll')).display;
         card.querySelectorAll('.choice')[2].click();
         const close = text('.verdict');
-        return {last, first, linear, log, lines, seeds, alone, hidden, none, covered, guess, open, close, table: text('table'), pressed: card.querySelectorAll('.toggle')[0].getAttribute('aria-pressed'),
+        return {hushed, listed, quiet, asked: getComputedStyle(card.querySelector('.guess')).display, measure: card.querySelector('.dot-measure').value, contents: document.getElementById('contents').textContent, course: [...card.querySelectorAll('table')].some((one) => one.textContent.includes('after 10 steps')), last, first, linear, log, lines, seeds, alone, hidden, none, covered, guess, open, close, table: text('table'), pressed: card.querySelectorAll('.toggle')[0].getAttribute('aria-pressed'),
             dots: card.querySelectorAll('.dots circle').length, links: document.querySelectorAll('#contents a').length, wide: document.documentElement.scrollWidth <= innerWidth, images: document.images.length};
     """
     shown = ask(study_page([figures(HOSTILE), figures(name="other")]), script, tmp_path)["answer"]
     assert shown["last"].startswith("steps 100: both ")
-    assert "left to right 0.31 ± 0.3536" in shown["last"]
-    assert "left to right 6.25 ± 0.3536" in shown["first"]
+    assert "left to right 0.310 ± 0.354" in shown["last"]
+    assert "left to right 6.250 ± 0.354" in shown["first"]
     assert (shown["lines"], shown["alone"], shown["seeds"]) == (2, 1, 4)
     start, middle, end = shown["linear"][:3]
     assert (middle - start) / (end - start) == pytest.approx(9 / 99, abs=1e-3)
@@ -106,6 +115,12 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert shown["none"] == "Switch an arm on to see its curve."
     assert "71.0 ± 1.0 ▼" in shown["table"]
     assert "80.5 ± 1.0 ≈" in shown["table"]
+    assert "55.00 ± 1.00" in shown["table"]
+    assert "55.00 ± 1.00 ?" not in shown["table"]  # no arm has it to compare with
+    assert (shown["quiet"], shown["asked"], shown["measure"]) == ("none", "block", "SST-2 accuracy")
+    assert "Both sides or one? plain1 the same way plain" in shown["contents"]
+    assert shown["course"]
+    assert (shown["hushed"], shown["listed"]) == ("hidden", "table")  # the list stays, its verdicts do not
     assert (shown["covered"], shown["open"]) == ("none", "block")
     assert shown["guess"].startswith("Not here: both")
     assert shown["close"].startswith("Too close to call")

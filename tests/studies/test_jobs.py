@@ -52,6 +52,21 @@ def test_a_refusal_is_told(workers: int) -> None:
         run_jobs(jobs, workers, Notes())
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_refused_job_takes_only_those_with_it_that_wait_for_it(workers: int) -> None:
+    notes, refused = Notes(), dict[str, str]()
+    jobs = [*doubles(3), Job("bad", f"{FUNCTIONS}:refuse", {}, weight=9, kind="train")]
+    jobs += [Job("waits", f"{FUNCTIONS}:double", {"number": 1}, after="bad")]
+    jobs += [Job("next", f"{FUNCTIONS}:double", {"number": 4}, kind="train")]
+    done = run_jobs(
+        jobs, workers, notes, most={"train": 1}, on_refused=lambda job, why: refused.update({job.name: why})
+    )
+    assert done
+    assert sorted(notes.results) == ["job 0", "job 1", "job 2", "next"]
+    assert list(refused) == ["bad"]
+    assert "the file is not there" in refused["bad"]
+
+
 def test_a_worker_that_dies_is_one_line() -> None:
     with pytest.raises(BertkitError, match="dead: a worker process ended by itself"):
         run_jobs([*doubles(1), Job("dead", f"{FUNCTIONS}:die", {}, weight=9)], 2, Notes())

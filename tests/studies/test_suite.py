@@ -1,6 +1,8 @@
 """The whole suite at toy size: every part measured once, resumed where it stopped, refused where it does not belong."""
 
+import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def test_every_part_is_there(outcome: SuiteOutcome) -> None:
     assert first.median > 0.9  # the label is the first word
     assert results.average is None  # three of the five are not in this suite
     assert results.runs["SQuAD"][0]["num_train"] == 16
-    assert any("left out 1 bad rows" in note for note in results.runs["SQuAD"][0]["notes"])
+    assert any("left out 1 bad row" in note for note in results.runs["SQuAD"][0]["notes"])
 
 
 def test_the_reports(outcome: SuiteOutcome, tmp_path: Path) -> None:
@@ -131,6 +133,26 @@ def test_a_folder_holds_one_model_and_one_setting(
         measure(data, model, tmp_path / "out", limit=1)
 
 
+def test_a_folder_holds_results_on_one_state_of_the_data(
+    outcome: SuiteOutcome, data: Path, model: str, tmp_path: Path
+) -> None:
+    moved = tmp_path / "data"
+    shutil.copytree(data, moved, ignore=shutil.ignore_patterns("cache", "toy.tar.xz"))
+    shutil.copytree(data / "made" / "toy", moved / "tasks" / "toy")  # unpacked
+    text = (moved / "corpus" / "validation.txt").read_bytes()
+    (moved / "corpus" / "validation.txt").unlink()
+    (moved / "corpus" / "validation.txt.gz").write_bytes(gzip.compress(text))  # packed
+    again = measure(moved, model, outcome.folder)
+    assert [task.scores for task in again.results.tasks] == [task.scores for task in outcome.results.tasks]
+    with (moved / "tasks" / "toy" / "dev.tsv").open("a", encoding="utf-8") as file:
+        file.write("w1 w2\tyes\n")
+    with pytest.raises(BertkitError, match=r"holds results of SST-2 on other data than .*data has; give the same"):
+        measure(moved, model, outcome.folder)
+    assert not measure(moved, model, outcome.folder, tasks=["STS-B", "BLiMP"]).results.missing  # theirs is the same
+    with pytest.raises(BertkitError, match="SST-2"):  # and what was known of others is not forgotten
+        measure(moved, model, outcome.folder, tasks=["SST-2"])
+
+
 def test_worker_processes_give_the_same_scores(outcome: SuiteOutcome, data: Path, model: str, tmp_path: Path) -> None:
     found = measure(data, model, tmp_path, workers=2, tasks=["SST-2", "word-in-context"], seeds=1).results
     assert found.untrained["word-in-context"] == outcome.results.untrained["word-in-context"]
@@ -148,6 +170,15 @@ def test_a_model_without_heads_and_a_limit_are_told(data: Path, tmp_path: Path) 
     assert "BLiMP: not measured, the checkpoint has no MLM head." in notes
     assert found.results.runs["SST-2"][0]["num_train"] == 6
     assert "BLiMP" not in (tmp_path / "out" / "report.md").read_text().split("## ", 1)[1].split("Settings")[0]
+
+
+def test_a_limit_that_leaves_one_label_is_told(data: Path, model: str, tmp_path: Path) -> None:
+    moved = tmp_path / "data"
+    shutil.copytree(data, moved, ignore=shutil.ignore_patterns("cache", "toy.tar.xz"))
+    shutil.copytree(data / "made" / "toy", moved / "tasks" / "toy")
+    (moved / "tasks" / "toy" / "train.tsv").write_text("text\tlabel\nw1\tyes\nw2\tyes\nw3\tno\n")
+    with pytest.raises(BertkitError, match=r"^SST-2: .* or raise --limit: 2 examples may be too few$"):
+        measure(moved, model, tmp_path / "out", tasks=["SST-2"], limit=2, seeds=1)
 
 
 def test_the_average_of_five_is_of_medians() -> None:

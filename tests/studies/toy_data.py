@@ -72,11 +72,9 @@ def make_data(folder: Path) -> Path:
     """The data folder, with one packed task folder and plain ones."""
     random = np.random.default_rng(0)
     (folder / "corpus").mkdir(parents=True)
-    documents = [" . ".join(" ".join(sentence(random, 6)) for _ in range(5)) + " ." for _ in range(8)]
-    lines = "\n\n".join(
-        "\n".join(part.strip() + " ." for part in text.split(".") if part.strip()) for text in documents
-    )
-    (folder / "corpus" / "validation.txt").write_text(lines + "\n", encoding="utf-8")
+    for name, own in (("validation.txt", random), ("train.txt", np.random.default_rng(1))):
+        documents = ["\n".join(" ".join(sentence(own, 6)) + " ." for _ in range(5)) for _ in range(8)]
+        (folder / "corpus" / name).write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     make_toy(folder / "made" / "toy", random)
     make_blimp(folder / "tasks" / "blimp", random)
     make_senses(folder / "tasks" / "mcl-wic-en", random)

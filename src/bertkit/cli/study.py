@@ -111,7 +111,13 @@ def show(outcome: "StudyOutcome", *, json: bool) -> None:
             note(f"- {line}")
         console().print(f"Report: {outcome.folder / 'report.html'}", soft_wrap=True)
     if outcome.missing:
-        note(f"stopped by {outcome.stopped_by}, {len(outcome.missing)} parts left; the same command goes on")
+        left = f"{len(outcome.missing)} parts left; the same command goes on"
+        is_stop = (outcome.stopped_by or "").startswith(("SIG", "the time"))
+        note(
+            f"stopped by {outcome.stopped_by}, {left}"
+            if is_stop
+            else f"{outcome.stopped_by or 'not all is done'}; {left}"
+        )
 
 
 def show_scores(result: "StudyResult") -> None:

@@ -12,6 +12,7 @@ from bertkit.errors import BertkitError
 from bertkit.pages.frame import fill, frame
 
 MOST_ARMS = 40  # a table and its toggles can be read up to here
+SCALES = {"minutes": "two CPU cores, about ten minutes a study", "gpu": "one H200, minutes a study"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class StudyFigures:
     curves: Sequence[Mapping[str, Any]] = ()  # arm, measure, x_name, unit, lower_is_better, points of {x, values}
     tables: Sequence[Mapping[str, Any]] = ()  # title, columns, rows
     agreement: Sequence[str] = ()  # paragraphs
+    in_short: str = ""  # how many differences go the paper's way
     comparison: Mapping[str, Any] | None = None  # title, columns, rows: the paper's differences and ours
+    course: Mapping[str, Any] | None = None  # likewise: differences along the runs
     remark: str = ""
     notes: Sequence[str] = ()
     command: str = ""
@@ -42,12 +45,15 @@ class StudyFigures:
             raise BertkitError(f"study {self.name} has {len(self.arms)} arms; a page can show {MOST_ARMS}")
 
 
+def _scales(studies: Sequence[StudyFigures]) -> list[str]:
+    return list(dict.fromkeys(study.scale for study in studies))
+
+
 def study_page(studies: Sequence[StudyFigures]) -> str:
     """One page for all studies given, in their order."""
     if not studies:
         raise BertkitError("there are no results to show; run `bertkit study` first")
-    scales = ", ".join(dict.fromkeys(study.scale for study in studies))
-    names = ", ".join(study.name for study in studies)
-    label = f"{len(studies)} {'study' if len(studies) == 1 else 'studies'} ({names}), at the scale: {scales}."
+    scales = ", ".join(f"{one} ({SCALES[one]})" if one in SCALES else one for one in _scales(studies))
+    label = f"{len(studies)} {'study' if len(studies) == 1 else 'studies'}, at the scale: {scales}."
     body = fill("study", chart=fill("chart"))
     return frame("Why BERT works: its findings, run again", label, body, {"studies": [asdict(one) for one in studies]})

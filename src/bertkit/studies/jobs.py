@@ -4,6 +4,7 @@ A job names a function of the package, `module:function`, which is called with t
 callback and returns plain values. One worker: everything happens in this process, one job after another. Results are
 handed out as they come; whoever stores them can start again and leave the finished ones out. A job may wait for
 another; with `finish_first` it then goes before those that wait for none, so that little is half done at any moment.
+A refused job ends all, or with `on_refused` those alone that wait for it.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from bertkit.errors import BertkitError
 PATIENCE = 0.2  # seconds between looks at whether to stop
 ENDED = "a worker process ended by itself (out of memory?); start again to go on, or take fewer --workers"
 ShareDone = Callable[[float], None]  # told between 0 and 1
+Refused = Callable[["Job", str], None]  # told of a job that cannot be done, and why
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,10 @@ class Queue:
         self._open.discard(job.name)
         self._under_way[job.kind] -= 1
 
+    def note_refused(self, job: Job) -> None:
+        """Those that wait for it will not begin."""
+        self._under_way[job.kind] -= 1
+
 
 def run_jobs(
     jobs: Sequence[Job],
@@ -111,22 +117,37 @@ def run_jobs(
     most: Mapping[str, int] | None = None,
     *,
     finish_first: bool = False,
+    on_refused: Refused | None = None,
 ) -> bool:
-    """Run all jobs, `most` of a kind at a time; False if stopped before all were done. A refused job ends all."""
+    """Run all jobs, `most` of a kind at a time; False if stopped before all were done or refused."""
     queue = Queue(jobs, most or {}, finish_first=finish_first)
     if jobs and should_stop():
         return False
     if num_workers > 1 and len(jobs) > 1:
         with Workers(min(num_workers, len(jobs))) as workers:
-            return workers.run(queue, watch, should_stop)
+            return workers.run(queue, watch, should_stop, on_refused)
     try:
         while job := queue.take():
-            _note(job, 0.0, watch, should_stop)
-            watch.on_result(job, run_job(job, lambda share, job=job: _note(job, share, watch, should_stop)))  # type: ignore[misc]
-            queue.note_done(job)
+            _run_here(job, queue, watch, should_stop, on_refused)
     except StoppedError:
         return False
     return True
+
+
+def _run_here(
+    job: Job, queue: Queue, watch: Watch, should_stop: Callable[[], bool], on_refused: Refused | None
+) -> None:
+    _note(job, 0.0, watch, should_stop)
+    try:
+        result = run_job(job, lambda share: _note(job, share, watch, should_stop))
+    except BertkitError as error:
+        if on_refused is None:
+            raise
+        queue.note_refused(job)
+        on_refused(job, str(error))
+        return
+    watch.on_result(job, result)
+    queue.note_done(job)
 
 
 class StoppedError(Exception):
@@ -175,7 +196,9 @@ class Workers:
         for connection in self._connections:
             connection.close()
 
-    def run(self, queue: Queue, watch: Watch, should_stop: Callable[[], bool]) -> bool:
+    def run(
+        self, queue: Queue, watch: Watch, should_stop: Callable[[], bool], on_refused: Refused | None = None
+    ) -> bool:
         """Give each worker a job, and the next when it is done."""
         under_way: dict[Connection, Job] = {}
         self._give(queue, under_way)
@@ -185,7 +208,7 @@ class Workers:
             for ready in wait(list(under_way), PATIENCE):
                 assert isinstance(ready, Connection)
                 try:
-                    self._read(ready, queue, under_way, watch)
+                    self._read(ready, queue, under_way, watch, on_refused)
                 except BertkitError:
                     if should_stop():  # as from `timeout`, which ends the workers too
                         return False
@@ -202,7 +225,14 @@ class Workers:
                 except OSError:
                     raise BertkitError(f"{job.name}: {ENDED}") from None
 
-    def _read(self, connection: Connection, queue: Queue, under_way: dict[Connection, Job], watch: Watch) -> None:
+    def _read(
+        self,
+        connection: Connection,
+        queue: Queue,
+        under_way: dict[Connection, Job],
+        watch: Watch,
+        on_refused: Refused | None,
+    ) -> None:
         try:
             kind, value = connection.recv()
         except (EOFError, OSError):
@@ -211,7 +241,12 @@ class Workers:
         if kind == "progress":
             watch.on_progress(job, value)
         elif kind == "refused":
-            raise BertkitError(f"{job.name}: {value}")
+            if on_refused is None:
+                raise BertkitError(f"{job.name}: {value}")
+            del under_way[connection]
+            queue.note_refused(job)
+            self._give(queue, under_way)
+            on_refused(job, value)
         else:
             del under_way[connection]
             queue.note_done(job)

@@ -19,15 +19,14 @@ from bertkit.model.config import num_parameters
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.jobs import run_jobs
 from bertkit.studies.suite_config import read_suite
+from bertkit.studies.suite_identity import check_identity
 from bertkit.studies.suite_live import SuiteLine
-from bertkit.studies.suite_parts import SuiteSpec, make_jobs, read_json, write_json
+from bertkit.studies.suite_parts import SuiteSpec, make_jobs
 from bertkit.studies.suite_report import write_reports
 from bertkit.studies.suite_results import SuiteResults, collect_results
 from bertkit.training.checkpoints import fingerprint
-from bertkit.training.toml_text import to_plain
 from bertkit.training.watch import catch_signals
 
-IDENTITY = "suite.json"
 SMALL, MIDDLE = 60e6, 150e6  # parameters: how many runs share a GPU
 BYTES_A_RUN = 4 * 2**30  # of GPU memory at least, beside four copies of the weights
 
@@ -64,7 +63,7 @@ def run_suite(
     spec = SuiteSpec(str(model), DataFolder.open(data, cache), suite, Path(out), limit, device, lowercase)
     bert = spec.open()
     described = describe(bert, spec)
-    check_identity(spec, described)
+    check_identity(spec, described, names)
     jobs = make_jobs(spec, names)
     number = workers or choose_workers(bert, len(jobs))
     with catch_signals() as stop, SuiteLine(jobs, shown=shown) as watch:
@@ -95,26 +94,6 @@ def name_of(model: str) -> str:
     """The folder's name; of a run's folder `model`, the run's."""
     path = Path(model)
     return path.parent.name or path.name if path.name == "model" else path.name or model
-
-
-def check_identity(spec: SuiteSpec, described: dict[str, Any]) -> None:
-    """A folder holds the results of one model and one set of settings; seeds and parts may be added, also on another device."""
-    suite = to_plain(spec.suite)
-    plain: dict[str, Any] = {
-        "weights": described["weights"],
-        "lowercase": described["lowercase"],
-        "limit": spec.limit,
-        "dropout": suite["dropout"],
-        "held_out": suite["held_out"],
-        **{f"settings of {task['name']}": task for task in suite["tasks"]},
-    }
-    path = spec.out / IDENTITY
-    before = read_json(path) if path.is_file() else plain
-    for key in sorted({*before, *plain}):
-        if before.get(key) != plain.get(key):
-            what = "another model" if key == "weights" else f"{key} = {before.get(key)}, not {plain.get(key)}"
-            raise BertkitError(f"{spec.out} holds results with {what}; give the same to go on, or another folder")
-    write_json(path, plain)
 
 
 def choose_workers(bert: Bert, num_jobs: int) -> int:

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from bertkit.errors import BertkitError
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.suite_config import FinetunedTask
 from bertkit.tasks.registry import read_examples, task_name
 from bertkit.training.finetuning.data import Prepared, prepare
 from bertkit.training.finetuning.run import FinetuneRun
-from bertkit.training.finetuning.start import open_base
+from bertkit.training.finetuning.start import Base, open_base
 from bertkit.training.stepping import Progress
 from bertkit.training.watch import DivergedError
 from bertkit.training.world import choose_device
@@ -38,10 +39,19 @@ class TaskSource:
             warnings.simplefilter("always")
             train, notes = self._read(self.task.train)
             test, more = self._read((self.task.test,))
-            found = prepare(self.task.task, base, train, test, {}, self.task.config(0, base.encoder.max_positions))
+            found = self._prepare(base, train, test)
         said = (str(one.message) for one in caught)
         lines = dict.fromkeys(line[:MOST_NOTE] for line in (*notes, *more, *found.notes, *said))
         return replace(found, notes=tuple(lines))
+
+    def _prepare(self, base: Base, train: list[Any], test: list[Any]) -> Prepared:
+        try:
+            return prepare(self.task.task, base, train, test, {}, self.task.config(0, base.encoder.max_positions))
+        except BertkitError as error:
+            if self.limit is None:
+                raise
+            line = f"{self.task.name}: {error}, or raise --limit: {self.limit} examples may be too few"
+            raise BertkitError(line) from None
 
     def _read(self, names: tuple[str, ...]) -> tuple[list[Any], list[str]]:
         options = {**self.task.columns, **({"problem": "regression"} if self.task.task == "regression" else {})}

@@ -2,7 +2,13 @@
 
 import pytest
 
-from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, compare_with_paper, measure_for
+from bertkit.studies.findings.agreement import (
+    agreement_paragraphs,
+    agreement_table,
+    compare_with_paper,
+    in_short,
+    measure_for,
+)
 from bertkit.studies.study.result import Measure, PaperRow, PaperTable
 from tests.studies.findings.made_up import make_result
 
@@ -39,7 +45,8 @@ def test_the_paragraphs_count_verdicts() -> None:
     (text,) = agreement_paragraphs(make_result())
     assert text == (
         "Of 2 differences from “both sides” that the paper also has: 1 the same way, outside the noise (left to right in "
-        "SST-2 accuracy); 1 within the noise, too small in the paper to be seen with so few seeds."
+        "SST-2 accuracy); 1 within the noise, too small in the paper to be seen with so few seeds. Of those that go the "
+        "same way, 1 is more than 5 times as large as in the paper: the cause may be another."
     )
     (alone,) = agreement_paragraphs(make_result(paper=()))
     assert "left to right, held-out perplexity: +3.00" in alone
@@ -68,6 +75,8 @@ def test_a_study_may_speak_for_itself() -> None:
     result = make_result(agreement=("There is nothing to agree on.",))
     assert agreement_paragraphs(result) == ["There is nothing to agree on."]
     assert agreement_table(result) is None
+    assert in_short(result) == "told in words"
+    assert in_short(make_result()) == "1 the same way, 1 within the noise"
 
 
 @pytest.mark.parametrize(

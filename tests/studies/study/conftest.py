@@ -33,7 +33,7 @@ set = {objective = "ltr"}
 [scale.minutes]
 seeds = 1
 looks = [0.5, 1.0]
-text = {files = ["validation.txt"], megabytes = 0.1, vocab_size = 60}
+text = {files = ["train.txt"], megabytes = 0.1, vocab_size = 60}
 tasks = [
   {name = "SST-2"},
   {name = "CoNLL-2003", way = "features", epochs = 1, layer = "last", hidden_size = 8},

@@ -80,6 +80,18 @@ def test_studies_share_the_plain_run() -> None:
     assert recipe_of("nsp", "gpu", "rate-40").stages[0].masking.rate == 0.4
 
 
+@pytest.mark.parametrize("name", TRAINED)
+def test_models_of_the_gpu_scale_can_be_fine_tuned(name: str) -> None:
+    """docs/log.md: without decay of the matrices models fall apart under dropout; a fast pooler loses its gradients."""
+    study = read_study(name)
+    for arm in study.arms_at("gpu"):
+        found = pretraining_recipe(study.at("gpu"), arm, 0, DATA).optimizer
+        assert found.matrix_learning_rate is not None
+        assert found.matrix_weight_decay is not None
+        assert found.matrix_learning_rate * found.matrix_weight_decay == pytest.approx(0.002)  # a step, at the peak
+        assert found.pooler_learning_rate == 1e-4
+
+
 def test_changes_and_seeds() -> None:
     study = read_study("direction", ["scale.minutes.pretrain.steps=16", 'scale.minutes.tasks=["MRPC"]'], seeds=5)
     assert study.at("minutes").pretrain["steps"] == 16

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.studies.study import measuring, runs
+from bertkit.studies.study.config import read_study
 from bertkit.studies.study.measuring import tagger_training
 from bertkit.studies.study.pretraining import plan_study
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
@@ -224,6 +226,55 @@ def test_results_are_written_up(outcome: StudyOutcome, tmp_path: Path) -> None:
     assert "Does it matter that a token sees both sides?" in text
     with pytest.raises(BertkitError, match="holds no results"):
         write_up(tmp_path / "nowhere", tmp_path)
+
+
+def test_a_remark_is_written_up_without_running_anything_again(
+    outcome: StudyOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results may come from a machine that is gone."""
+    real = read_study
+
+    def remarked(name: str, *args: Any, **settings: Any) -> Any:
+        return real(name, ["scale.minutes.remark='Seen by hand.'"], *args, **settings)
+
+    monkeypatch.setattr("bertkit.studies.study.run.read_study", remarked)
+    assert "Remark: Seen by hand." in write_up(outcome.folder.parent, tmp_path).read_text()
+    assert "Remark" not in (outcome.folder / "report.html").read_text()
+
+
+def test_a_run_that_diverges_leaves_the_rest_of_the_study(
+    data: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = run_pretraining
+
+    def diverge(given: Any, folder: Path, **options: Any) -> Any:
+        if given.objective == "ltr":
+            raise BertkitError("the loss is no number at step 3")
+        return real(given, folder, **options)
+
+    monkeypatch.setattr(runs, "run_pretraining", diverge)
+    changes = ['scale.minutes.tasks=["SST-2"]']
+    found = study(data, recipe, tmp_path, changes=changes)
+    assert found.stopped_by == "pre-train ltr, seed 0: the loss is no number at step 3"
+    assert len(found.missing) == 1 + 2
+    assert len(found.result.values("mlm", "SST-2 accuracy")) == 1
+    assert found.result.values("ltr", "SST-2 accuracy") == ()
+    with pytest.raises(BertkitError, match="the loss is no number"):  # nothing else is left that could be done
+        study(data, recipe, tmp_path, changes=changes)
+
+
+def test_a_measurement_without_room_on_the_gpu_is_one_line(
+    data: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(measuring, "fine_tuned", no_room)
+    found = study(data, recipe, tmp_path, changes=['scale.minutes.tasks=["SST-2"]', 'scale.minutes.arms=["mlm"]'])
+    assert found.stopped_by is not None
+    assert "out of GPU memory beside the other processes; start again with fewer --workers" in found.stopped_by
+    assert len(found.missing) == 2  # looks; the run itself is there
+    assert len(found.result.values("mlm", "held-out perplexity")) == 1
 
 
 def test_what_does_not_fit_is_refused(data: Path, recipe: Path, outcome: StudyOutcome, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 A row of the paper that names one of our arms is compared with the paper's row of the baseline, column by column; our
 difference is that of the same arm and the measure that the column corresponds to. Beside it stands how large a
-difference these spreads would have let us see, so that silence is not taken for disagreement.
+difference these spreads would have let us see, so that silence is not taken for disagreement; and where ours is many
+times as large as the paper's, that it may be of another kind.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bertkit.studies.findings.course import course_paragraph
 from bertkit.studies.study.noise import Difference
 from bertkit.studies.study.result import Measure, PaperTable, StudyResult, TextTable
 
@@ -25,6 +27,8 @@ SAID = {
     "too few seeds": "too few seeds",
 }
 MOST_LISTED = 6
+MANY_TIMES = 5
+TOLD = "told in words"
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Comparison:
     def is_hidden(self) -> bool:
         """Whether a difference as large as the paper's could not have been seen here."""
         return self.verdict == "within the noise" and self.visible is not None and abs(self.paper) < self.visible
+
+    @property
+    def is_much_larger(self) -> bool:
+        """Whether ours is so much larger that the same sign need not mean the same cause."""
+        return self.verdict == "agrees" and abs(self.ours.value) > MANY_TIMES * abs(self.paper)
 
     @property
     def verdict(self) -> Verdict:
@@ -91,8 +100,11 @@ def agreement_paragraphs(result: StudyResult) -> list[str]:
     if result.agreement:
         return list(result.agreement)
     found = compare_with_paper(result)
-    if not found:
-        return [_without_paper(result)]
+    course = [text for text in (course_paragraph(result),) if text]
+    return [_beside_paper(result, found) if found else _without_paper(result), *course]
+
+
+def _beside_paper(result: StudyResult, found: Sequence[Comparison]) -> str:
     labels = {arm.name: arm.label for arm in result.arms}
     groups = {name: group for name in SAID if (group := [one for one in found if one.verdict == name])}
     base = labels[result.baseline]
@@ -101,7 +113,13 @@ def agreement_paragraphs(result: StudyResult) -> list[str]:
     said = [_group_said(name, group, labels, alone=len(found) == 1) for name, group in groups.items()]
     missed = [one for one in groups.get("within the noise", []) if not one.is_hidden]
     last = f" If as large as in the paper, these would have been seen: {_listed(missed, labels)}." if missed else ""
-    return [f"{head}: {'; '.join(said)}.{last}"]
+    larger = sum(one.is_much_larger for one in found)
+    if larger:
+        who = (
+            "It is" if len(found) == 1 else f"Of those that go the same way, {larger} {'is' if larger == 1 else 'are'}"
+        )
+        last += f" {who} more than {MANY_TIMES} times as large as in the paper: the cause may be another."
+    return f"{head}: {'; '.join(said)}.{last}"
 
 
 def _group_said(name: str, group: Sequence[Comparison], labels: dict[str, str], *, alone: bool) -> str:
@@ -140,7 +158,9 @@ def _row(one: Comparison, label: str) -> tuple[str, ...]:
 
 def in_short(result: StudyResult) -> str:
     """For a table of contents: 2 the same way, 1 within the noise."""
-    found = [] if result.agreement else compare_with_paper(result)
+    if result.agreement:
+        return TOLD
+    found = compare_with_paper(result)
     counts = {said: sum(one.verdict == name for one in found) for name, said in SAID.items()}
     return ", ".join(f"{count} {said}" for said, count in counts.items() if count) or "–"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from bertkit.pages.frame import save
 from bertkit.pages.markdown import markdown_table, plain_cell
 from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, in_short
+from bertkit.studies.findings.course import course_table
 from bertkit.studies.findings.figures import page_of
 from bertkit.studies.findings.plots import plot_study
 from bertkit.studies.study.result import Arm, Measure, PaperRow, PaperTable, StudyResult, TextTable
@@ -24,7 +25,7 @@ A figure is the mean over the seeds ± their sample standard deviation. **▲** 
 baseline (in bold), outside the noise: {test}. ≈ is within the noise, ? has too few seeds.
 
 Where the paper has the same difference, both stand side by side. *The same way* and *the other way* are said only outside
-the noise. *Visible here from* is how large a difference would have had to be, given how much the seeds differ, to be told
+the noise; of many differences that are none, one in twenty looks real all the same. *Visible here from* is how large a difference would have had to be, given how much the seeds differ, to be told
 from chance: where the paper's is smaller, silence says nothing. MNLI, which the paper uses most, is not at hand: SST-2,
 MRPC, RTE, STS-B, CoNLL-2003 and SQuAD stand in for it."""
 
@@ -61,6 +62,7 @@ def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
     parts += [part for table in result.tables for part in (f"**{plain_cell(table.title)}**", text_table(table))]
     parts += ["### Does it agree with the paper?", *agreement_paragraphs(result)]
     parts += [text_table(beside)] if (beside := agreement_table(result)) else []
+    parts += [f"**{plain_cell(course.title)}**", text_table(course)] if (course := course_table(result)) else []
     parts += [f"Remark: {result.remark}"] if result.remark else []
     parts += ["### What this scale can and cannot show"] if result.notes else []
     parts += ["\n".join(f"- {note}" for note in result.notes)] if result.notes else []

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from bertkit.errors import BertkitError
 from bertkit.studies.findings.parts import about_models, config_of, measure_models, plan_models, scale_notes
+from bertkit.studies.study.collect import collapsed_notes
 from bertkit.studies.study.config import TaskUse
 from bertkit.studies.study.estimate import measurement_seconds
 from bertkit.studies.study.measuring import Measurement, measure_name
@@ -109,6 +110,11 @@ def collect_features(
         baseline=FINETUNED,
         measures=[measure],
         scores=[Score(arm, measure.name, seed, one.score) for (arm, seed), one in done.items()],
-        notes=(*scale_notes(request), *request.recipe.notes, *missing_notes(missing)),
+        notes=(
+            *scale_notes(request),
+            *request.recipe.notes,
+            *collapsed_notes(tuple(done.values())),
+            *missing_notes(missing),
+        ),
         about={**about_machine(request, seconds), **about_models(runs)},
     )

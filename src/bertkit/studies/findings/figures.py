@@ -5,7 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from bertkit.pages.study import StudyFigures, study_page
-from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table
+from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_table, in_short
+from bertkit.studies.findings.course import course_table
 from bertkit.studies.study.result import Arm, Measure, StudyResult
 
 
@@ -29,7 +30,9 @@ def study_figures(result: StudyResult) -> StudyFigures:
         curves=[asdict(curve) for curve in result.curves if curve.points],
         tables=[asdict(table) for table in result.tables],
         agreement=agreement_paragraphs(result),
+        in_short=in_short(result),
         comparison=asdict(beside) if (beside := agreement_table(result)) else None,
+        course=asdict(course) if (course := course_table(result)) else None,
         remark=result.remark,
         notes=list(result.notes),
         command=result.command,

@@ -87,6 +87,7 @@ class Scale:
     tasks: tuple[TaskUse, ...] = ()
     text: SmallText | None = None
     notes: tuple[str, ...] = ()  # what this scale can show and what it cannot
+    remark: str = ""  # a paragraph by hand on what was found; written up without running anything again
     options: dict[str, Any] = field(default_factory=dict)  # of studies that do more than pre-train and measure
 
     def __post_init__(self) -> None:
@@ -121,7 +122,6 @@ class StudyRecipe:
     looks_are_arms: bool = False  # one run, and what is compared are its moments
     paper: tuple[PaperTable, ...] = ()
     notes: tuple[str, ...] = ()  # at every scale
-    remark: str = ""
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]

@@ -12,13 +12,20 @@ from bertkit.training.feeds import StepCounts
 from bertkit.training.flops import step_flops
 from bertkit.training.recipe import Recipe
 
-# FLOP/s of one process: a core, or one H200 with our kernels (all processes together) and without.
-CPU, GPU_FAST, GPU_PLAIN = 4e10, 2.5e14, 6e13
+CPU = 4e10  # FLOP/s of one core
+# One H200, by what it has been seen to do: mini 8.3 and small 4.3 million tokens a second with our kernels, which is so
+# much for products and so much for the rest; without our kernels much less. Batches are built by processes.
+GPU_FAST, GPU_PLAIN, GPU_LAYER = 4.9e14, 1.2e14, 1.75e-8  # FLOP/s, FLOP/s, seconds a token and layer
+GPU_FEED = 5e6  # tokens a second, for all runs that share the machine
 START = {"cpu": 3.0, "cuda": 15.0}  # seconds until a run begins: imports, the epoch's plan
 FINETUNE_START = {"cpu": 2.0, "cuda": 5.0}
-GPU_EXAMPLES = 2500.0  # a second, in fine-tuning of small models; several processes share the GPU well
-BYTES_A_TOKEN = 4.5
-TOKENS = {"classification": 40, "regression": 40, "tagging": 25, "answering": 200}  # of an example, on average
+READING = {"answering": 10.0}  # seconds more, where there is much to tokenize
+# Examples a second of mini in fine-tuning, in each of eight processes that share the GPU, and of a BiLSTM on features.
+GPU_EXAMPLES, GPU_FEATURES = {"answering": 2200.0, "tagging": 2600.0}, 1500.0
+GPU_OTHERS, GPU_WIDTH, GPU_DEPTH = 3300.0, 256, 4
+TOKENS = {"tagging": 15, "answering": 60}  # of an example, on average
+BYTES_A_TOKEN = {"tagging": 16.0}  # with its columns
+OTHER_TOKENS, OTHER_BYTES = 40, 4.5
 
 
 def run_seconds(run: PlannedRun, vocab_size: int) -> float:
@@ -29,27 +36,37 @@ def run_seconds(run: PlannedRun, vocab_size: int) -> float:
     pairs = int(tokens / stage.max_length) if recipe.data.next_sentence else 0
     counts = StepCounts(int(stage.masking.rate * tokens), pairs, tokens)
     work = run.steps * step_flops(config, counts, stage.max_length)
-    return START[recipe.device] + work / _speed(recipe)
+    return START[recipe.device] + _work_seconds(recipe, work, run.steps * tokens, config.num_layers)
 
 
-def _speed(recipe: Recipe) -> float:
+def _work_seconds(recipe: Recipe, flops: float, tokens: int, num_layers: int) -> float:
     if recipe.device == "cpu":
-        return CPU
-    return GPU_FAST if recipe.objective == "mlm" and recipe.data.next_sentence else GPU_PLAIN
+        return flops / CPU
+    is_fast = recipe.objective == "mlm" and recipe.data.next_sentence
+    seconds = flops / (GPU_FAST if is_fast else GPU_PLAIN) + tokens * num_layers * GPU_LAYER
+    return max(seconds, tokens / GPU_FEED)
 
 
 def measurement_seconds(one: Measurement, config: BertConfig) -> float:
     """Of one fine-tuning or feature run."""
     task, device = one.task, one.run.recipe.device
-    size = sum(one.data.task_file(name).stat().st_size for name in task.train) / BYTES_A_TOKEN
-    length = TOKENS.get(task.task, 40)
-    examples = min(size / length, (one.use.limit or float("inf")) * len(task.train))
+    size = sum(one.data.task_file(name).stat().st_size for name in task.train)
+    length = TOKENS.get(task.task, OTHER_TOKENS)
+    in_files = size / BYTES_A_TOKEN.get(task.task, OTHER_BYTES) / length
+    examples = min(in_files, (one.use.limit or float("inf")) * len(task.train))
     if device != "cpu":
-        return FINETUNE_START[device] + task.epochs * examples / GPU_EXAMPLES * max(1.0, length / 40)
+        return FINETUNE_START[device] + READING.get(task.task, 0.0) + _gpu_seconds(one, config, task.epochs * examples)
     weights = config.num_layers * 12 * config.hidden_size**2
     if one.use.way == "features":
         weights += 24 * one.use.hidden_size**2
     return FINETUNE_START[device] + task.epochs * examples * length * 6 * weights / CPU
+
+
+def _gpu_seconds(one: Measurement, config: BertConfig, examples: float) -> float:
+    if one.use.way == "features":
+        return examples / GPU_FEATURES
+    larger: float = max(1.0, config.num_layers / GPU_DEPTH * (config.hidden_size / GPU_WIDTH) ** 0.5)
+    return examples / GPU_EXAMPLES.get(one.task.task, GPU_OTHERS) * larger
 
 
 def about_minutes(seconds: float) -> str:

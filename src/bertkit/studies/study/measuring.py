@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from bertkit.errors import BertkitError
 from bertkit.inference.features.make import FeatureOptions, make_features
 from bertkit.inference.loading import load
 from bertkit.model.feature_heads import BiLstmHead
@@ -82,7 +85,10 @@ def measure_name(use: TaskUse, task: FinetunedTask) -> str:
 def measure(measurement: Measurement, progress: Callable[[float], None]) -> dict[str, Any]:
     """Measure and store."""
     ways = {"finetune": fine_tuned, "features": with_features}
-    found = ways[measurement.use.way](measurement, progress)
+    try:
+        found = ways[measurement.use.way](measurement, progress)
+    except torch.OutOfMemoryError:
+        raise BertkitError("out of GPU memory beside the other processes; start again with fewer --workers") from None
     write_json(measurement.path, found)
     return found
 

@@ -6,6 +6,7 @@ shared by all studies of one folder, so that a run that two of them need is trai
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bertkit.studies.findings.figures import page_of
 from bertkit.studies.study.config import StudyRecipe, read_study
 from bertkit.studies.study.registry import STUDIES, call_study
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
-from bertkit.studies.study.result import RESULT, read_result
+from bertkit.studies.study.result import RESULT, StudyResult, read_result
 from bertkit.studies.study.text import given_text
 from bertkit.studies.suite_config import read_suite
 
@@ -92,10 +93,16 @@ def write_up(out: str | Path, docs: str | Path) -> Path:
     from bertkit.studies.findings.document import write_findings
 
     known = {name: number for number, name in enumerate(STUDIES)}
-    results = [read_result(path) for path in sorted(Path(out).glob(f"*/{RESULT}"))]
+    results = [with_remark(read_result(path)) for path in sorted(Path(out).glob(f"*/{RESULT}"))]
     if not results:
         raise BertkitError(f"{out} holds no results; run `bertkit study NAME -o {out}` first")
     return write_findings(sorted(results, key=lambda result: known.get(result.name, len(known))), docs)
+
+
+def with_remark(result: StudyResult) -> StudyResult:
+    """What the recipe remarks on this scale by now: results may have been measured elsewhere, and before."""
+    remark = read_study(result.name).at(result.scale).remark if result.name in STUDIES else ""
+    return replace(result, remark=remark) if remark else result
 
 
 def refuse_other_scale(recipe: StudyRecipe, scale: str, out: Path) -> None:

@@ -44,7 +44,7 @@ def result_of(
         tables=tuple(tables),
         notes=tuple(notes),
         agreement=agreement,
-        remark=recipe.remark,
+        remark=request.scale.remark,
         command=request.command,
         about=about,
     )
@@ -59,7 +59,7 @@ def about_machine(request: StudyRequest, seconds: float) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "seeds": request.scale.seeds,
-        "minutes": round(seconds / 60, 1),
+        "process minutes": round(seconds / 60, 1),
     }
 
 

@@ -1,13 +1,15 @@
 """A study's open jobs on this machine: runs to train, parts to measure when their run's weights are there.
 
 In: jobs whose weights are seconds. Out: what stopped them before their end, where something did. All results are stored
-by the jobs themselves, so that whoever calls again leaves the finished ones out.
+by the jobs themselves, so that whoever calls again leaves the finished ones out. A job that is refused, such as a run
+whose loss diverges, takes only those with it that wait for it.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from bertkit.cores import num_cores
+from bertkit.errors import BertkitError
 from bertkit.studies.jobs import Job, run_jobs
 from bertkit.studies.study.estimate import about_minutes, run_seconds, total_seconds
 from bertkit.studies.study.request import StudyRequest
@@ -39,7 +41,7 @@ def work_through(
     request: StudyRequest, runs: Sequence[Job], parts: Sequence[Job], workers: tuple[int, int]
 ) -> str | None:
     """All jobs, by so many processes for runs and for parts, until the end, a signal, or the time that was given."""
-    jobs, device = [*runs, *parts], choose_device(request.device).type
+    jobs, device, refused = [*runs, *parts], choose_device(request.device).type, list[str]()
     with catch_signals() as stop, SuiteLine(jobs, shown=request.shown) as line:
         if jobs:
             seconds = total_seconds((j.weight for j in runs), (j.weight for j in parts), device, workers)
@@ -48,10 +50,17 @@ def work_through(
         def should_stop() -> bool:
             return stop.name is not None or request.is_late
 
+        def on_refused(job: Job, why: str) -> None:
+            refused.append(f"{job.name}: {why}")
+            line.print(refused[-1])
+
         # A GPU may be lent, and weights go with it: what has been trained is measured first. Else cores are never idle.
         lent = device != "cpu"
-        is_done = run_jobs(jobs, max(workers), line, should_stop, {TRAINING: workers[0]}, finish_first=lent)
-        return stop.name or (None if is_done else LATE)
+        most = {TRAINING: workers[0]}
+        is_done = run_jobs(jobs, max(workers), line, should_stop, most, finish_first=lent, on_refused=on_refused)
+        if refused and not line.num_done and is_done:  # nothing can be done: whoever called made a mistake
+            raise BertkitError(refused[0])
+        return stop.name or (None if is_done else LATE) or (refused[0] if refused else None)
 
 
 def choose_workers(request: StudyRequest) -> tuple[int, int]:
