@@ -10,6 +10,7 @@ from bertkit.errors import BertkitError
 from bertkit.training.toml_text import read_toml, to_dataclass
 from tests.training.tiny import prepare_sample
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* stand in the training text")  # there is but one sample
 ROOT = Path(__file__).parents[1]
 RECIPE = """
 steps = 9

@@ -1,4 +1,4 @@
-"""The README's way from a CSV to a served model, run exactly as it is written, and the sample sentences that it uses."""
+"""The README's Python lines and its way from a CSV to a served model, run as written, and the samples that it uses."""
 
 import csv
 import json
@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bertkit.bundled import is_here
 from tests.browser import need
 
 need("fastapi", "uvicorn", "onnxruntime")
@@ -72,6 +74,29 @@ def test_the_block_runs_as_written(tmp_path: Path) -> None:
     assert set(scores) == {"positive", "negative"}
     assert sum(scores.values()) == pytest.approx(1, abs=1e-3)
     assert scores["positive"] > 0.5
+
+
+LEARNED = ("finetune(", 'load("reviews")', "tune_vectors(")  # lines that train, or need what was trained
+
+
+@pytest.mark.skipif(not is_here("answers-en"), reason="the bundled models are not in this copy")
+def test_the_python_lines_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In Python")
+    lines = re.findall(r"^    (.+)$", rest.partition("\n## ")[0], re.MULTILINE)
+    assert sum(part in line for line in lines for part in LEARNED) == len(LEARNED)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for line in lines:
+        if line.startswith(("import ", "bert = ")):
+            exec(line, names)
+        elif not any(part in line for part in LEARNED):
+            found[line] = eval(line, names)
+    (tagged,) = (value for line, value in found.items() if ".tag(" in line)
+    (answer,) = (value for line, value in found.items() if ".answer(" in line)
+    assert [entity.text for entity in tagged.entities] == ["Marie Curie", "Warsaw"]
+    assert answer.text == "Berlin"
+    assert (tmp_path / "my-bert" / "model.safetensors").is_file()
 
 
 def sentences(name: str) -> list[tuple[str, str]]:

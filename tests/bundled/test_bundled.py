@@ -11,6 +11,7 @@ from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
 from bertkit.model.formats import hub, resolve
+from bertkit.tokenizer import Tokenizer
 from bertkit.training.finetuning.start import open_base
 from tests.cli.running import rows, run, run_json
 
@@ -44,6 +45,15 @@ def test_a_bundled_name_needs_no_network(bert: Bert, home: Path) -> None:
     text = "The dog went to the [MASK]."
     assert bertkit.load(NAME, device="cpu").fill_mask(text) == bert.fill_mask(text)
     assert open_base(NAME).path == home / NAME  # what fine-tuning starts from
+
+
+def test_a_bundled_name_names_its_tokenizer_too(bert: Bert, home: Path) -> None:
+    with pytest.raises(BertkitError, match="small-en does not exist"):
+        Tokenizer.load(NAME)
+    bert.save(home / NAME)
+    assert Tokenizer.load(NAME).fingerprint == bert.tokenizer.fingerprint
+    Path("text.txt").write_text("The dog went to the store. It was closed.\n")
+    assert "2 sentences" in run("prepare", "text.txt", "-t", NAME, "-o", "store", "--workers", "1")[0]
 
 
 def test_a_folder_of_that_name_comes_first(bert: Bert, home: Path) -> None:

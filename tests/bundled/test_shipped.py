@@ -144,6 +144,10 @@ def test_fair_is_nearer_to_unbiased_than_to_the_fun_fair(small: Bert) -> None:
     assert found[0][2] > found[0][1]
 
 
+def test_it_says_what_it_is(small: Bert) -> None:
+    assert repr(small) == "<Bert: 4 layers of 512, pooler, mlm, nsp, 30,000 tokens, torch on cpu>"
+
+
 def test_ordinary_blanks_are_filled(small: Bert) -> None:
     filled = small.fill_mask(list(BLANKS), top_k=5)
     said = {text: [one.token for one in masks[0].candidates] for text, masks in zip(BLANKS, filled, strict=True)}

@@ -72,4 +72,4 @@ def test_refusals(model: str, folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_help_has_an_example() -> None:
-    assert "bertkit answer -m my-answerer -q" in " ".join(run("answer", "--help")[0].split())
+    assert "bertkit answer -m answers-en -q" in " ".join(run("answer", "--help")[0].split())

@@ -109,6 +109,8 @@ def test_heads_need_features_with_labels(folder: Path, tmp_path: Path) -> None:
     run("features", "-m", str(folder), str(tmp_path / "lines.txt"), "-o", output)
     assert "row 1 ('The dog sleeps.') has no label" in refusal("train-head", output, "-o", str(tmp_path / "head"))
     assert "has vectors without labels" in refusal("train-head", str(tmp_path / "no.npy"), "-o", str(tmp_path / "h"))
+    assert "; `bertkit features" in refusal("train-head", str(tmp_path / "no.parquet"), "-o", str(tmp_path / "h"))
+    (tmp_path / "no.parquet").write_text("no")
     assert "cannot be read as parquet" in refusal("train-head", str(tmp_path / "no.parquet"), "-o", str(tmp_path / "h"))
 
 

@@ -70,6 +70,11 @@ def test_a_cased_tagger_in_half_precision(tmp_path: Path) -> None:
     assert "note: no pooler in this checkpoint" in run("info", "-m", str(tmp_path))[0]
 
 
+def test_a_left_to_right_model_is_told(tmp_path: Path) -> None:
+    model = BertModel(preset("tiny", vocab_size=untrained(0).tokenizer.vocab_size, is_causal=True))
+    assert table(str(Bert(model, untrained(0).tokenizer).save(tmp_path)))["reads"] == "left to right"
+
+
 def test_a_shape_of_its_own(folder: Path) -> None:
     assert table(str(folder))["size"] == "custom (4 layers, 32 hidden, 2 heads)"
 

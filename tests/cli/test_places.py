@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 from unittest.mock import patch
 
 import pytest
 
+from bertkit.cli import places
+from bertkit.cli.main import app
 from bertkit.cli.places import check_apart, check_file, check_folder
+from bertkit.cli.vocab import app as vocab
 from bertkit.errors import BertkitError
 from tests.cli.running import refusal
 
@@ -32,6 +35,35 @@ def test_a_file_may_be_new_or_there_already_or_not_asked_for(taken: Path, tmp_pa
     check_folder(tmp_path)
     check_folder(tmp_path / "new" / "deep")
     check_folder(Path("new"))
+
+
+def test_an_empty_name_is_no_place() -> None:
+    """Not the current folder, as pathlib has it: an unset variable of a script would fill that."""
+    for arguments in (
+        ("prepare", "a.txt", "-t", "vocab", "-o", ""),
+        ("prepare", "a.txt", "-t", "", "-o", "store"),
+        ("vocab", "train", "a.txt", "-o", ""),
+        ("embed", "-m", "small-en", "a", "--output="),
+        ("convert", "small-en", ""),
+        ("doctor", "recipe.toml", ""),
+    ):
+        assert "the name is empty; '.' is the current folder" in refusal(*arguments)
+    assert "the name of a file is empty" in refusal("vocab", "train", "", "-o", "vocab")
+    assert "has an empty name; give SOURCE or NAME=SOURCE" in refusal("serve", "")
+    assert places.path("a/b") == Path("a/b")
+
+
+def test_every_file_and_folder_of_every_command_is_asked_for_by_name() -> None:
+    commands = [*app.registered_commands, *vocab.registered_commands]
+    assert len(commands) > 24
+    found = 0
+    for command in commands:
+        assert command.callback is not None
+        for hint in get_type_hints(command.callback, include_extras=True).values():
+            if "Path" in str(get_args(hint)[:1]):
+                assert hint.__metadata__[0].parser is places.path, command.callback
+                found += 1
+    assert found > 24
 
 
 def test_files_that_cannot_be(taken: Path, tmp_path: Path) -> None:

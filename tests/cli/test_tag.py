@@ -61,7 +61,7 @@ def test_refusals(model: str, folder: Path) -> None:
 
 
 def test_the_help_has_an_example() -> None:
-    assert 'bertkit tag -m my-tagger "Wolfgang lives in Berlin."' in " ".join(run("tag", "--help")[0].split())
+    assert 'bertkit tag -m entities-en "Marie Curie was born in Warsaw."' in " ".join(run("tag", "--help")[0].split())
 
 
 def test_predict_adds_a_column_of_tags(tagger: Bert, model: str, tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from bertkit.corpus.masking import MaskingConfig
 from bertkit.corpus.packing import (
     Capacities,
+    Packing,
     check_capacities,
     choose_capacities,
     epoch_size,
+    fit_packing,
     pack_epoch,
     stretch_packing,
 )
@@ -61,6 +63,24 @@ def test_chosen_capacities_hold_every_epoch() -> None:
     for key in range(2, 6):
         packing = pack_epoch(draw_lengths(5000, 128, key), permute(5000, key), 4096)
         check_capacities(stretch_packing(packing, epoch_size(first)), masking, capacities, 3)
+
+
+@given(st.integers(1, 300), st.integers(0, 1000), st.sampled_from([32, 128]), st.integers(0, 12), st.integers(0, 40))
+def test_what_has_no_slot_is_left_out(count: int, key: int, longest: int, spare: int, masks: int) -> None:
+    """Of each micro-batch the longest beginning that fits stays, and one that fits stays whole."""
+    masking = MaskingConfig()
+    packing = pack_epoch(draw_lengths(count, longest, key), permute(count, key), 512)
+    capacities = Capacities(512, 512 // longest + 1 + spare, 20 + masks, longest)
+    fitted = fit_packing(packing, masking, capacities, 3)
+    check_capacities(fitted, masking, capacities, 3)
+    assert len(fitted) == len(packing)
+    for index in range(len(packing)):
+        kept, rows = fitted[index].tolist(), packing[index].tolist()
+        assert kept == rows[: len(kept)]
+        if len(kept) < len(rows):
+            one_more = Packing(np.array(rows[: len(kept) + 1]), np.array([0, len(kept) + 1]), packing.lengths)
+            with pytest.raises(BertkitError, match="the capacity is"):
+                check_capacities(one_more, masking, capacities, 3)
 
 
 def test_an_overflow_fails_when_it_is_planned() -> None:

@@ -80,12 +80,12 @@ def test_answers_of_any_text_stand_where_they_say(question: str, context: str) -
 
 def test_long_contexts_are_read_in_windows_and_that_is_said() -> None:
     long = CONTEXT * 10
-    with pytest.warns(LongTextWarning, match="1 of 1 contexts were split into"):
+    with pytest.warns(LongTextWarning, match="1 of 1 context was split into"):
         answer = BERT.answer("What did he buy?", long)
     assert long[answer.start : answer.end] == answer.text
     assert answer.num_windows > 4
     assert answer.num_cut == 0
-    with pytest.warns(LongTextWarning, match="1 of 1 questions were cut"):
+    with pytest.warns(LongTextWarning, match="1 of 1 question was cut"):
         assert BERT.answer("What did he buy " * 20, "The dog.").num_cut > 20
     with pytest.raises(LongTextError, match="the limit is 32"):
         BERT.answer("What?", long, long="error")

@@ -83,7 +83,7 @@ def test_files_of_many_chunks_keep_their_order_and_name_long_lines(
     with pytest.warns(LongTextWarning):
         done = predict_file(fine.model, fine.tokenizer, source, target, stored=fine.stored, columns={"text": "text"})
     assert (done.num_rows, done.num_long) == (10, 1)
-    assert done.lines[-1] == "1 texts were too long and were read in windows: lines 6"
+    assert done.lines[-1] == "1 text was too long and was read in windows: line 6"
     rows = [line.split(",") for line in target.read_text().splitlines()]
     assert rows[0] == ["id", "text", "label", "confidence"]
     assert [row[1] for row in rows[1:]] == texts

@@ -50,6 +50,7 @@ def test_texts_are_predicted(classifier: TrainedHead, tmp_path: Path) -> None:
         assert sum(one.probabilities.values()) == pytest.approx(1.0)
     assert len(head.predict([("The dog", "sleeps."), "Milk"])) == 2
     assert head.predict([]) == []
+    assert head.predict("Milk") == head.predict(["Milk"])
     with pytest.raises(BertkitError, match="use its predict"):
         head.tag(["The dog"])
 
@@ -62,6 +63,7 @@ def test_words_are_tagged_and_entities_stand_where_they_say(tagger: TrainedHead,
     assert of_nothing.tags == ()
     (entity,) = of_text.entities
     assert (entity.kind, entity.text, text[entity.start : entity.end]) == ("LOC", "New York", "New York")
+    assert head.tag(text) == [of_text]
     with pytest.raises(BertkitError, match="use its tag"):
         head.predict(["The dog"])
 

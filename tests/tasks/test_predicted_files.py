@@ -58,7 +58,7 @@ def test_sentences_left_out_are_named_and_long_ones_too(tmp_path: Path) -> None:
     assert len(rows) == 61
     assert all(line.count("\t") == 2 for line in rows)
     assert "line 3" in "\n".join(done.lines)
-    assert done.lines[-1] == "1 texts were too long and were read in windows: lines 5"
+    assert done.lines[-1] == "1 text was too long and was read in windows: line 5"
     with pytest.raises(BertkitError, match="line 3"):
         predict_tags(FileJob(*parts, tmp_path / "no"))
     assert not (tmp_path / "no").exists()

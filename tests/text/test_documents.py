@@ -98,7 +98,7 @@ def test_long_documents_and_lines_come_in_parts(tmp_path: Path) -> None:
     found, report = read(path, max_characters=1024)
     assert max(sum(map(len, paragraphs)) for _, paragraphs in found) <= 1024
     assert report.num_parts > 0
-    assert report.lines()[1].endswith("was given in parts")
+    assert report.lines()[1].endswith("was given in parts, each a document")
     assert " ".join(text for _, texts in found for text in texts).split() == ["word"] * 1000 + ["long"] * 1000
 
 

@@ -17,7 +17,7 @@ def test_folders_are_searched_in_a_fixed_order(tmp_path: Path) -> None:
     for name in ("b.txt", "a.jsonl.gz", "deep/c.PARQUET", "deep/d.md", ".hidden/e.txt", ".f.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.warns(UserWarning, match=r"1 other files in .* are not read: 1 \.md"):
+    with pytest.warns(UserWarning, match=r"1 other file in .* is not read: 1 \.md"):
         found = [str(file.relative_to(tmp_path)) for file in find_files([tmp_path, tmp_path / "b.txt"])]
     (tmp_path / "deep" / "d.md").unlink()
     assert found == ["a.jsonl.gz", "b.txt", "deep/c.PARQUET"]

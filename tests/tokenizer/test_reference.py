@@ -154,6 +154,20 @@ def test_published_checkpoints(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["trained-uncased", "trained-cased"])
+def test_special_tokens_in_a_text_are_read_or_are_characters(kind: str, tmp_path: Path) -> None:
+    folder = make_folder(kind, tmp_path)
+    tokenizer, reference = Tokenizer.load(folder), read_reference(folder)
+    texts = ["a [MASK] b[SEP]c", "[CLS]", "[mask] [ SEP]", *generated_strings(1_000, seed=17)]
+    for special in (True, False):
+        theirs = reference(texts, add_special_tokens=False, split_special_tokens=not special)["input_ids"]
+        assert tokenizer.encode_ids(texts, special=special) == theirs
+    assert tokenizer.encode_ids(texts[:1], special=False) == tokenizer.encode_ids(texts, special=False)[:1]
+    assert tokenizer.mask_id in tokenizer.encode_ids(texts)[0]
+    blind = {token_id for ids in tokenizer.encode_ids(texts, special=False) for token_id in ids}
+    assert blind & tokenizer.special_ids <= {tokenizer.unk_id}
+
+
+@pytest.mark.parametrize("kind", ["trained-uncased", "trained-cased"])
 def test_decoding(kind: str, tmp_path: Path) -> None:
     folder = make_folder(kind, tmp_path)
     tokenizer, reference = Tokenizer.load(folder), read_reference(folder)

@@ -18,6 +18,8 @@ from bertkit.training.recipe import DataRecipe, ModelRecipe, Recipe, read_recipe
 from bertkit.training.run import run_pretraining
 from tests.training.tiny import SIZES, prepare_sample
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* stand in the training text")  # there is but one sample
+
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:

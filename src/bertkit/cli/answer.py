@@ -41,7 +41,7 @@ def answer(
 ) -> None:
     """Answer questions about a text with words of that text.
 
-    Example: bertkit answer -m my-answerer -q "Where does Wolfgang live?" -c "Wolfgang lives in Berlin."
+    Example: bertkit answer -m answers-en -q "Where does Wolfgang live?" -c "Wolfgang lives in Berlin."
     """
     from bertkit.inference.loading import load
 

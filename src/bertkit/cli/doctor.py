@@ -11,6 +11,7 @@ import typer
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter, table
 from bertkit.errors import BertkitError
+from bertkit.text.counted import counted
 
 if TYPE_CHECKING:
     from bertkit.corpus.doctor.sample import Source
@@ -24,7 +25,7 @@ def doctor(
         list[Path], typer.Argument(help="A recipe (.toml) and/or a token store, or text files and folders.")
     ],
     tokenizer: Annotated[
-        Path | None, typer.Option("--tokenizer", "-t", help="Folder of a vocabulary; a recipe names its own.")
+        Path | None, typer.Option("--tokenizer", "-t", help="A vocabulary, as in prepare; a recipe names its own.")
     ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
@@ -138,4 +139,5 @@ def _show(findings: list["Finding"]) -> None:
         shown.add_row(finding.check, Text(finding.level, style=COLOURS[finding.level]), finding.figure, finding.advice)
     console().print(shown)
     levels = [finding.level for finding in findings]
-    console().print(f"{levels.count('problem')} problems, {levels.count('warning')} warnings, {levels.count('ok')} ok")
+    found = ", ".join(counted(levels.count(level), level) for level in ("problem", "warning"))
+    console().print(f"{found}, {levels.count('ok')} ok")

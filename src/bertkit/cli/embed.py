@@ -46,7 +46,7 @@ def embed(
 
     Without --output, one JSON object a text goes to standard output; with --json they are one JSON array.
 
-    Example: bertkit embed -m my-bert -f sentences.txt -o vectors.npy --normalize
+    Example: bertkit embed -m small-en -f sentences.txt -o vectors.npy --normalize
     """
     from bertkit.inference.loading import load
     from bertkit.inference.vector_files import JsonlWriter, embed_to_file, parse_layer, write_vectors

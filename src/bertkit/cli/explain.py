@@ -36,7 +36,7 @@ def explain(
 ) -> None:
     """Show how BERT reads a text or pair, step by step.
 
-    Example: bertkit explain 'my dog is cute' 'he likes playing' --mask --seed 1 --html page.html
+    Example: bertkit explain -m small-en 'my dog is cute' 'he likes playing' --mask --html page.html
     """
     if not_next and b is None:
         raise BertkitError("--not-next is about a pair; give a second text")
@@ -80,7 +80,7 @@ def _print(result: "Explanation", name: str, *, untrained: bool) -> None:
         terminal.print(line)
     if untrained:
         terminal.print(
-            "This model is untrained: its probabilities are near uniform. Give --model to see one that is not."
+            "This model is untrained: its probabilities are near uniform. Give -m small-en to see one that is not."
         )
 
 

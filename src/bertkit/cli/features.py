@@ -39,7 +39,7 @@ def features(
 
     With weighted-last-4 or weighted-all the layers lie side by side, and `train-head` learns their weights.
 
-    Example: bertkit features -m my-bert eng.train -o train.parquet --per word --layer concat-last-4
+    Example: bertkit features -m small-en eng.train -o train.parquet --per word --layer concat-last-4
     """
     from bertkit.inference.features.files import check_ending, features_to_file
     from bertkit.inference.features.input import open_examples

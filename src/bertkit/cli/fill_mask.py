@@ -19,7 +19,7 @@ def fill_mask(
 ) -> None:
     """Fill in blanks: the most probable words for each [MASK], with their probabilities.
 
-    Example: bertkit fill-mask -m my-bert "The man went to the [MASK]."
+    Example: bertkit fill-mask -m small-en "The man went to the [MASK]."
     """
     from bertkit.inference.loading import load
 

@@ -43,7 +43,7 @@ def finetune(
 ) -> None:
     """Fine-tune a BERT on your examples. A killed run goes on when the same command is given again.
 
-    Example: bertkit finetune classification -m my-bert --train train.csv --dev dev.csv -o reviews
+    Example: bertkit finetune classification -m small-en --train train.csv --dev dev.csv -o reviews
 
     The folder holds the model of the best run, report.html, README.md and the journals of all runs.
     """

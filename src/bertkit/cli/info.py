@@ -9,7 +9,7 @@ from bertkit.cli.output import console, print_json, table
 def info(model: ModelOption = "", json: JsonOption = False) -> None:
     """What is in a checkpoint: sizes, heads, vocabulary, casing, precision, what was missing; or which models come along.
 
-    Example: bertkit info -m my-bert
+    Example: bertkit info -m small-en
     """
     if not model:
         list_bundled(json)

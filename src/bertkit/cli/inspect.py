@@ -28,7 +28,7 @@ def inspect(
 
     Writes attention.png and attention.html here, unless you name files or ask for JSON.
 
-    Example: bertkit inspect -m my-bert "The dog slept because it was tired" --layer 2 --head 1
+    Example: bertkit inspect -m small-en "The dog slept because it was tired" --layer 2 --head 1
     """
     from bertkit.inference.links import check_head
     from bertkit.inference.loading import load

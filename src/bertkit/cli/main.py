@@ -26,6 +26,7 @@ from bertkit.cli.finetune import finetune
 from bertkit.cli.info import info
 from bertkit.cli.inspect import inspect
 from bertkit.cli.next_sentence import next_sentence
+from bertkit.cli.places import with_paths
 from bertkit.cli.predict import predict
 from bertkit.cli.prepare import prepare
 from bertkit.cli.pretrain import pretrain
@@ -76,7 +77,7 @@ for verb in (
     study,
     serve,
 ):
-    app.command(verb.__name__.replace("_", "-"))(verb)
+    app.command(verb.__name__.replace("_", "-"))(with_paths(verb))
 app.add_typer(vocab, name="vocab")
 
 

@@ -17,7 +17,7 @@ def next_sentence(
 ) -> None:
     """How probable it is that each sentence B follows A.
 
-    Example: bertkit next-sentence -m my-bert "The man went to the store." "He bought milk." "Penguins are flightless."
+    Example: bertkit next-sentence -m small-en "The man went to the store." "He bought milk." "Penguins are flightless."
     """
     from bertkit.inference.loading import load
 

@@ -2,9 +2,30 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
 
 from bertkit.errors import BertkitError
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def path(text: str | Path) -> Path:
+    """A file or folder as it was typed; an empty name is none, though pathlib would take it for the current folder."""
+    if text == "":
+        raise typer.BadParameter("the name is empty; '.' is the current folder")
+    return Path(text)
+
+
+def with_paths(verb: Verb) -> Verb:
+    """The same command; every file and folder that it is given goes through `path`."""
+    for hint in get_type_hints(verb, include_extras=True).values():
+        if get_origin(hint) is Annotated and Path in (hint.__origin__, *get_args(hint.__origin__)):
+            hint.__metadata__[0].parser = path
+    return verb
 
 
 def check_file(*paths: Path | None) -> None:

@@ -14,7 +14,9 @@ from bertkit.errors import BertkitError
 
 def prepare(
     files: Annotated[list[str], typer.Argument(help=".txt, .jsonl, .parquet (also .gz, .xz, .zst), or folders.")],
-    tokenizer: Annotated[Path, typer.Option("--tokenizer", "-t", help="Folder of a vocabulary or a checkpoint.")],
+    tokenizer: Annotated[
+        Path, typer.Option("--tokenizer", "-t", help="Folder of a vocabulary or a checkpoint, or a bundled model.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store; an unfinished one is finished.")],
     documents: Annotated[
         str, typer.Option(help="What a document of a .txt file is: blank-line (between them), row (a line) or file.")

@@ -8,6 +8,7 @@ import typer
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, print_json, table
 from bertkit.cli.places import check_folder
+from bertkit.text.counted import counted, in_millions
 
 if TYPE_CHECKING:
     from bertkit.training.estimate.recipe import Estimate
@@ -72,7 +73,8 @@ def _show_result(result: "RunResult", out: Path, *, json: bool) -> None:
         console().print(f"stopped by {result.stopped_by} at step {result.step}; go on with --resume", soft_wrap=True)
     else:
         console().print(
-            f"{result.step} steps done. Model: {out / 'model'}    Report: {out / 'report.html'}", soft_wrap=True
+            f"{counted(result.step, 'step')} done. Model: {out / 'model'}    Report: {out / 'report.html'}",
+            soft_wrap=True,
         )
 
 
@@ -100,7 +102,7 @@ def _rows(found: "Estimate") -> list[tuple[str, str]]:
     gib = 2**30
     peak = found.measured_memory_bytes
     measured = "" if peak is None else f" (measured: {peak / gib:.2f} GiB)"
-    corpus = f" over {found.corpus_tokens / 1e6:,.1f} million tokens" if found.corpus_tokens else ""
+    corpus = f" over {in_millions(found.corpus_tokens)} tokens" if found.corpus_tokens else ""
     days = f" = {found.hours / 24:,.1f} days" if found.hours > 48 else ""
     parts = f"evaluation {found.evaluation_hours:,.2f}, checkpoints {found.checkpoint_hours:,.2f}"
     rows = [

@@ -36,7 +36,7 @@ def tag(
 ) -> None:
     """Find named entities (or whatever the model was trained to tag), with their characters and confidence.
 
-    Example: bertkit tag -m my-tagger "Wolfgang lives in Berlin."
+    Example: bertkit tag -m entities-en "Marie Curie was born in Warsaw."
     """
     from bertkit.inference.loading import load
     from bertkit.tasks.reading.chosen import chosen_texts

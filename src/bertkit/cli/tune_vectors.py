@@ -41,7 +41,7 @@ def tune_vectors(
     The folder is one that sentence-transformers loads as it is, and `bertkit embed` knows its pooling. It has a card and
     report.html. A killed run goes on from its last epoch when the same command is given again.
 
-    Example: bertkit tune-vectors -m my-bert --train sts-train.tsv --dev sts-dev.tsv -o my-vectors
+    Example: bertkit tune-vectors -m small-en --train sts-train.tsv --dev sts-dev.tsv -o my-vectors
     """
     from bertkit.tasks.sentence_pairs import PairColumns
     from bertkit.training.vectors.config import VectorTraining

@@ -7,7 +7,7 @@ import typer
 
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
-from bertkit.cli.places import check_folder
+from bertkit.cli.places import check_folder, with_paths
 from bertkit.errors import BertkitError
 
 MOST_TOKENS = 4_000_000  # beyond, memory is reserved that few machines have
@@ -23,6 +23,7 @@ HeldOutOption = Annotated[
 
 
 @app.command()
+@with_paths
 def train(
     files: Annotated[list[str], typer.Argument(help="Files or folders: .txt, .jsonl, .parquet (.gz, .xz, .zst).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
@@ -70,8 +71,9 @@ def train(
 
 
 @app.command()
+@with_paths
 def extend(
-    model: Annotated[str, typer.Argument(help="Checkpoint: a folder, a TF1 prefix or a hub name.")],
+    model: Annotated[str, typer.Argument(help="Checkpoint: a folder, a TF1 prefix, a bundled model or a hub name.")],
     words: Annotated[str, typer.Argument(help="A file with one word a line, or - for stdin.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     into_unused: Annotated[
@@ -83,7 +85,7 @@ def extend(
 ) -> None:
     """Add words to a model's vocabulary; each starts as the mean of the pieces that it was cut into before.
 
-    Example: bertkit vocab extend my-bert medical-terms.txt -o my-medical-bert --held-out reports.txt
+    Example: bertkit vocab extend small-en medical-terms.txt -o my-medical-bert --held-out reports.txt
     """
     from bertkit.inference.extend_vocabulary import extend_checkpoint
     from bertkit.text.documents import ReadOptions

@@ -37,7 +37,7 @@ def words(
 ) -> None:
     """Compare one vector a word with one vector a use.
 
-    Example: bertkit words -m my-bert --in "bank=He sat on the bank" --in "bank=The bank lent us money"
+    Example: bertkit words -m small-en --in "bank=He sat on the bank" --in "bank=The bank lent us money"
     """
     from bertkit.inference.loading import load
     from bertkit.inference.words import EXAMPLES, compare_words, parse_occurrence

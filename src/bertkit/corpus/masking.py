@@ -57,6 +57,15 @@ class MaskedSequence:
     replacements: Integers  # [M] a Replacement each
     draws: NDArray[np.float64]  # [M] the uniform number that decided the replacement
 
+    def keep(self, count: int) -> "MaskedSequence":
+        """At most so many chosen places, the first; at the others stands what stood there."""
+        if len(self.positions) <= count:
+            return self
+        token_ids = self.token_ids.copy()
+        token_ids[self.positions[count:]] = self.targets[count:]
+        kept = self.positions[:count], self.targets[:count], self.replacements[:count], self.draws[:count]
+        return MaskedSequence(token_ids, *kept)
+
 
 def generator(*key: int) -> np.random.Generator:
     """A random stream that depends on its key alone, such as (seed, epoch)."""

@@ -2,7 +2,7 @@
 
 In: the lengths of an epoch's examples in their random order. Out: which examples form which micro-batch.
 First come, first packed, until one does not fit; what is left is filled with the longest of the next examples that
-do. The packing needs lengths alone, so any process can have it, and an overflow shows before anything is trained.
+do. The packing needs lengths alone, so any process can have it, and what has no slot is left out before training.
 """
 
 from collections.abc import Iterator
@@ -159,6 +159,31 @@ def check_capacities(packing: Packing, masking: MaskingConfig, capacities: Capac
                 f"micro-batch {int(counts.argmax())} of the epoch needs {name} {int(counts.max())}, "
                 f"the capacity is {capacity}; raise it"
             )
+
+
+def fit_packing(packing: Packing, masking: MaskingConfig, capacities: Capacities, num_special: int) -> Packing:
+    """The same without the last examples of any micro-batch that has no slots for them.
+
+    Capacities come from the first epoch. One of hundreds may draw more short examples, if the corpus is small.
+    """
+    lengths = packing.lengths[packing.order].astype(np.int64)
+    firsts, sizes = packing.bounds[:-1], packing.num_sequences
+    num_tokens, num_masked = (
+        _sums_within(counts, firsts, sizes) for counts in (lengths, masking.num_masked(lengths - num_special))
+    )
+    num_sequences = _sums_within(np.ones_like(lengths), firsts, sizes)
+    dummies = -(-(capacities.num_tokens - num_tokens) // capacities.max_seqlen)
+    fits = (num_sequences + dummies <= capacities.num_sequences) & (num_masked <= capacities.num_masked)
+    if fits.all():
+        return packing
+    bounds = np.unique(np.append(0, np.cumsum(fits)[packing.bounds[1:] - 1]))
+    return Packing(packing.order[fits], bounds, packing.lengths)
+
+
+def _sums_within(counts: Integers, firsts: Integers, sizes: Integers) -> Integers:
+    """Running sums that begin anew with every micro-batch."""
+    sums = np.cumsum(counts)
+    return sums - np.repeat((sums - counts)[firsts], sizes)
 
 
 def _round_up(count: int, multiple: int = 8) -> int:

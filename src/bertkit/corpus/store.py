@@ -7,6 +7,7 @@ cross shards. The manifest, written last, says how the store was made and what e
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -67,6 +68,12 @@ class Manifest:
     def token_dtype(self) -> np.dtype[Any]:
         """The type of the ids on disk."""
         return token_dtype(self.vocab_size)
+
+    @property
+    def content(self) -> str:
+        """A hash of all tokens and where sentences and documents end: equal for stores that give the same examples."""
+        hashes = [file.sha256 for shard in self.shards for file in shard.files()]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     def to_json(self) -> str:
         """The text of manifest.json."""

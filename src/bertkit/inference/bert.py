@@ -54,6 +54,11 @@ class Bert:
         self.engine = "torch"  # what computes the encoder: see engines/choose.py
         self.style = style  # how this checkpoint's sentence vectors are made, where it was tuned for them
 
+    def __repr__(self) -> str:
+        heads = ", ".join(self.config.heads) or "no heads"
+        size = f"{self.config.num_layers} layers of {self.config.hidden_size}"
+        return f"<Bert: {size}, {heads}, {self.tokenizer.vocab_size:,} tokens, {self.engine} on {self.device}>"
+
     @property
     def config(self) -> BertConfig:
         """The model's sizes and heads."""

@@ -27,6 +27,7 @@ class Description:
         c = self.config
         shape = f"{c['num_layers']} layers, {c['hidden_size']} hidden, {c['num_heads']} heads"
         told = [("sentence vectors", style_in_words(self.style))] if self.style else []
+        told += [("reads", "left to right")] if c["is_causal"] else []
         return [
             ("size", f"{self.size} ({shape})"),
             ("parameters", f"{self.parameters:,}"),

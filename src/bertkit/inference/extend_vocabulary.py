@@ -19,6 +19,7 @@ from bertkit.inference.engines.choose import use_torch
 from bertkit.inference.loading import carry_along, folder_of, open_checkpoint
 from bertkit.model import BertModel
 from bertkit.model.formats import resolve
+from bertkit.text.counted import counted
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.extend import AddedWord, SkippedWord, extend_vocabulary
 from bertkit.tokenizer.report import VocabularyReport, measure_vocabulary
@@ -62,7 +63,7 @@ class ExtensionReport:
     def lines(self) -> list[str]:
         """For people."""
         shown = [
-            f"added {len(self.added):,} words: {self.pieces_before:.2f} pieces a word before, 1 now",
+            f"added {counted(len(self.added), 'word')}: {self.pieces_before:.2f} pieces a word before, 1 now",
             *(
                 f"  {entry.word} (id {entry.id}) was {' '.join(pieces)}"
                 for entry, pieces in list(zip(self.added, self.old_pieces, strict=True))[:NUM_SHOWN]

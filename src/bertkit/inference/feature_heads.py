@@ -36,9 +36,10 @@ class FeatureHead:
         pooling = {} if recipe.per == "word" else {"pooling": recipe.pooling}
         return FeatureOptions(parse_layer(recipe.layer), recipe.per, **pooling)  # type: ignore[arg-type]
 
-    def predict(self, texts: Iterable[Text]) -> list[ClassPrediction]:
-        """The label of each text or pair, with the probabilities of all."""
-        pairs = ((text, None) if isinstance(text, str) else text for text in texts)
+    def predict(self, texts: str | Iterable[Text]) -> list[ClassPrediction]:
+        """The label of each text or pair (a lone string is one text), with the probabilities of all."""
+        several = [texts] if isinstance(texts, str) else texts
+        pairs = ((text, None) if isinstance(text, str) else text for text in several)
         return self.predict_examples(TextExample(a, b) for a, b in pairs)
 
     def predict_examples(self, examples: Iterable[TextExample]) -> list[ClassPrediction]:
@@ -54,13 +55,14 @@ class FeatureHead:
                 found.append(ClassPrediction(best, named[best], named))
         return found
 
-    def tag(self, sentences: Iterable[str | Sequence[str] | TagExample]) -> list[TagPrediction]:
-        """The tags and entities of each sentence, given as a text or as words."""
+    def tag(self, sentences: str | Iterable[str | Sequence[str] | TagExample]) -> list[TagPrediction]:
+        """The tags and entities of each sentence, given as a text or as words; a lone string is one text."""
         head = self.trained.head
         if not isinstance(head, BiLstmHead):
             raise BertkitError("this head classifies whole texts; use its predict()")
         scheme = TagScheme(head.config.labels)
-        examples = [self._example(sentence) for sentence in sentences]
+        several = [sentences] if isinstance(sentences, str) else sentences
+        examples = [self._example(sentence) for sentence in several]
         filled = [example for example in examples if example.words]
         start, logits = 0, []
         for chunk in stream_features(self.bert, filled, self.options):

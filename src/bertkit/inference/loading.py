@@ -34,8 +34,10 @@ def load(
     engine: str = "auto",
     threads: int | None = None,
 ) -> Bert:
-    """Open a checkpoint for use. dtype: float32 on CPUs and half precision on GPUs unless you name one.
+    """Open a checkpoint for use: a folder, a TF1 checkpoint, a bundled name such as small-en, or one on the hub.
 
+    dtype: float32 on CPUs and half precision on GPUs unless you name one. heads, labels: those to have, new where the
+    file lacks them; its own unless said. lowercase: overrides the stored casing.
     engine: torch, on CPUs also onnx (float32) or int8, on GPUs also float8 for large batches (vectors a little off);
     auto: what the folder was exported for, else torch.
     """
@@ -91,7 +93,10 @@ def convert(
     lowercase: bool | None = None,
     **options: Any,
 ) -> LoadReport:
-    """Read any checkpoint and write it in another layout, bit for bit unless another dtype, or int8, is asked for."""
+    """Read any checkpoint and write it in another layout, bit for bit unless another dtype, or int8, is asked for.
+
+    layout="safetensors" | "sharded" | "bin" | "tf1" | "int8", and the other options of save_model.
+    """
     bert = open_checkpoint(source, dtype=None if dtype is None else named_dtype(dtype), lowercase=lowercase)
     bert.save(target, **options)
     origin = folder_of(resolve(str(source)))

@@ -6,6 +6,7 @@ The encoder stays where it is; the head remembers its folder and a fingerprint o
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,9 @@ class TrainedHead:
         return None if weights is None else [float(weight) for weight in weights.detach()]
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder, weights first, so that a described head is a whole one."""
+        """Write the folder; while it has no description, as when this is stopped in between, it is no head."""
         target = Path(folder)
+        aside = {name: target / f"{name}.partial" for name in (WEIGHTS, DESCRIPTION)}
         described = {
             "format": FORMAT,
             "head": asdict(self.config),
@@ -59,15 +61,20 @@ class TrainedHead:
         try:
             target.mkdir(parents=True, exist_ok=True)
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
-            write_safetensors(target / f"{WEIGHTS}.partial", tensors)
+            write_safetensors(aside[WEIGHTS], tensors)
             text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-            (target / f"{DESCRIPTION}.partial").write_text(text, encoding="utf-8")
-            mode = (target / f"{DESCRIPTION}.partial").stat().st_mode
-            (target / f"{WEIGHTS}.partial").chmod(mode)  # safetensors makes files that only their owner can read
-            for name in (WEIGHTS, DESCRIPTION):
-                os.replace(target / f"{name}.partial", target / name)
+            aside[DESCRIPTION].write_text(text, encoding="utf-8")
+            mode = aside[DESCRIPTION].stat().st_mode
+            aside[WEIGHTS].chmod(mode)  # safetensors makes files that only their owner can read
+            (target / DESCRIPTION).unlink(missing_ok=True)  # of an earlier head: it does not describe these weights
+            for name, path in aside.items():
+                os.replace(path, target / name)
         except OSError as error:
             raise BertkitError(f"{target} cannot be written: {error.strerror or error}") from None
+        finally:
+            for path in aside.values():
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
         return target
 
 

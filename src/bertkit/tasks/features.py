@@ -96,6 +96,8 @@ def read_features(path: str | Path) -> FeatureTable:
 
     if Path(path).suffix == ".npy":
         raise BertkitError(f"{path} has vectors without labels; write them with `bertkit features ... -o NAME.parquet`")
+    if not Path(path).is_file():
+        raise BertkitError(f"no file {path}; `bertkit features ... -o {path}` writes it")
     try:
         file = pq.ParquetFile(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:

@@ -21,6 +21,7 @@ from bertkit.tasks.reading.lines import raw_lines
 from bertkit.tasks.reading.writing import open_aside
 from bertkit.tasks.registry import read_examples, tag_options
 from bertkit.tasks.task import Scored, Task
+from bertkit.text.counted import agree, counted
 from bertkit.text.files import inner_suffix
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
@@ -71,8 +72,10 @@ def long_notes(places: Sequence[int | str], long: str) -> list[str]:
         return []
     shown = ", ".join(map(str, places[:MOST_LINES])) + (" ..." if len(places) > MOST_LINES else "")
     what = "cut" if long == "truncate" else "read in windows"
-    name = "lines" if isinstance(places[0], int) else "questions"
-    return [f"{len(places):,} texts were too long and were {what}: {name} {shown}"]
+    name = ("line" if isinstance(places[0], int) else "question") + "s" * (len(places) > 1)
+    return [
+        f"{counted(len(places), 'text was', 'texts were')} too long and {agree(len(places), 'was', 'were')} {what}: {name} {shown}"
+    ]
 
 
 def predict_tags(job: FileJob) -> FileSummary:

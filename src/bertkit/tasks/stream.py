@@ -13,7 +13,7 @@ from bertkit.tokenizer import Tokenizer
 
 def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[list[list[int]]]:
     """Every sentence as token ids, without special tokens."""
-    return [tokenizer.encode_ids(sentences) for sentences in documents]
+    return [tokenizer.encode_ids(sentences, special=False) for sentences in documents]
 
 
 def draw_examples(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from bertkit.errors import BertkitError
+from bertkit.text.counted import agree, counted
 
 Kind = Literal["txt", "jsonl", "parquet"]
 KINDS: dict[str, Kind] = {
@@ -38,7 +39,10 @@ READ_ERRORS: tuple[type[Exception], ...] = (EOFError, OSError, lzma.LZMAError, z
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
     """The files that these paths mean: files as given, folders searched through, in an order that does not change."""
     found: dict[Path, None] = {}
-    for path in map(Path, paths):
+    for given in paths:
+        path = Path(given)
+        if given == "":
+            raise BertkitError("the name of a file is empty; name files or folders, '.' for the current one")
         if path.is_dir():
             found |= dict.fromkeys(search_folder(path))
         elif path.exists():
@@ -57,7 +61,8 @@ def search_folder(folder: Path) -> list[Path]:
         raise BertkitError(f"{folder} holds no {', '.join(KINDS)} file (also .gz, .xz, .zst); name another folder")
     if others := Counter(file.suffix.lower() or "no ending" for file in files if not is_text(file)):
         endings = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(5))
-        warnings.warn(f"{others.total():,} other files in {folder} are not read: {endings}", stacklevel=1)
+        verb = agree(others.total(), "is", "are")
+        warnings.warn(f"{counted(others.total(), 'other file')} in {folder} {verb} not read: {endings}", stacklevel=1)
     return inside
 
 

@@ -39,7 +39,9 @@ def _open(source: str) -> IO[bytes]:
         return sys.stdin.buffer
     path = Path(source)
     if not path.exists() or path.is_dir():
-        raise BertkitError(f"no file {source}; name a .txt or .jsonl file, or - for standard input")
+        raise BertkitError(
+            f"no file {source}; name one with a text a line, or a .jsonl file (also .gz, .xz, .zst), or - for standard input"
+        )
     return open_bytes(path)
 
 

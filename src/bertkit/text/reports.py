@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from bertkit.text.counted import counted
+
 MAX_NAMED = 1000  # problems kept by name; all are counted, and `on_problem` sees all
 NUM_SHOWN = 10
 
@@ -46,7 +48,8 @@ class ReadReport:
     @property
     def why_nothing(self) -> str:
         """For an error where nothing is left to use: what was left out, if anything was."""
-        return f": {self.num_problems:,} lines or rows were left out, the first: {self.named[0]}" if self.named else ""
+        left_out = counted(self.num_problems, "line or row was", "lines or rows were")
+        return f": {left_out} left out, the first: {self.named[0]}" if self.named else ""
 
     def add_problem(self, file: str, line: int, reason: str) -> None:
         """Count and name what was left out."""
@@ -78,13 +81,14 @@ class ReadReport:
     def lines(self) -> list[str]:
         """For people: one line of counts, then what was left out, by reason and the first few by name."""
         shown = [
-            f"read {self.num_files:,} files: {self.num_documents:,} documents, {self.num_paragraphs:,} paragraphs, "
-            f"{self.num_characters:,} characters"
+            f"read {counted(self.num_files, 'file')}: {counted(self.num_documents, 'document')}, "
+            f"{counted(self.num_paragraphs, 'paragraph')}, {counted(self.num_characters, 'character')}"
         ]
         if self.num_empty:
-            shown.append(f"{self.num_empty:,} rows have no text")
+            shown.append(counted(self.num_empty, "row has no text", "rows have no text"))
         if self.num_parts:
-            shown.append(f"{self.num_parts:,} times a document or line was too long and was given in parts")
+            times = counted(self.num_parts, "time")
+            shown.append(f"{times} a document or line was too long and was given in parts, each a document")
         shown += [f"left out {count:,}: {reason}" for reason, count in sorted(self.reasons.items())]
         shown += [f"  {problem}" for problem in self.named[:NUM_SHOWN]]
         if self.num_problems > NUM_SHOWN:

@@ -12,6 +12,7 @@ from typing import Literal
 import tokenizers as tk
 
 from bertkit.errors import BertkitError, LongTextError
+from bertkit.text.counted import counted
 from bertkit.tokenizer.encoding import WHOLE, Encoding, SpecialTokens, Window
 
 LongPolicy = Literal["error", "truncate", "window"]
@@ -119,9 +120,11 @@ def window_spans(num_tokens: int, room: int, stride: int | None) -> list[tuple[i
 def summarise(long_texts: list[list[Encoding]], num_texts: int, limit: Limit) -> str:
     """What was cut or split in one call, as one line."""
     have = "has" if len(long_texts) == 1 else "have"
-    found = f"{len(long_texts)} of {num_texts} text{'s' * (num_texts > 1)} {have} more than {limit.max_length} tokens"
+    found = f"{len(long_texts)} of {counted(num_texts, 'text')} {have} more than {limit.max_length} tokens"
     if limit.long == "truncate":
         num_cut = sum(windows[0].num_cut for windows in long_texts)
-        return f"{found}: {num_cut} tokens were cut from the ends; long='window' keeps them all"
+        return (
+            f"{found}: {counted(num_cut, 'token was', 'tokens were')} cut from the ends; long='window' keeps them all"
+        )
     num_windows = sum(map(len, long_texts))
     return f"{found}: split into {num_windows} windows (over the longer text of a pair)"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bertkit.bundled import folder_of, is_here
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import pipeline
 from bertkit.tokenizer.casing import settle_casing
@@ -64,9 +65,11 @@ def read_folder(path: Path, lowercase: bool | None) -> Stored:
 
 
 def locate(path: Path) -> tuple[Path, Path | None, Path | None]:
-    """The folder, and the vocab.txt and tokenizer.json that it holds."""
+    """The folder (or that of a bundled model, by its name), and the vocab.txt and tokenizer.json that it holds."""
     if path.is_file():
         return (path.parent, None, path) if path.suffix == ".json" else (path.parent, path, None)
+    if not path.exists() and is_here(str(path)):
+        path = folder_of(str(path))
     if not path.is_dir():
         raise BertkitError(f"{path} does not exist; give a checkpoint folder, a vocab.txt or a tokenizer.json")
     vocab_file, json_file = path / "vocab.txt", path / "tokenizer.json"

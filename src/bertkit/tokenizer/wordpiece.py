@@ -24,6 +24,10 @@ from bertkit.tokenizer.fitting import Frame, Limit, LongPolicy, fit_long, summar
 from bertkit.tokenizer.folder import Stored, read_folder, write_folder
 from bertkit.tokenizer.inputs import Text, explain_refusal, flatten, name_text
 
+# A lone text of so many is read in this thread: handing it to the library's pool takes longer than reading it. A longer
+# one is handed over, since `encode` holds Python's lock, so that other threads (a server's) would stand still.
+LONE_CHARACTERS = 4000
+
 
 class Tokenizer:
     """WordPiece with BERT's special tokens; made by `from_vocab` or `load`."""
@@ -165,9 +169,12 @@ class Tokenizer:
         """Many texts or pairs; each gives a list of one Encoding, or of several windows with long="window"."""
         return self._encode(texts, Limit(max_length, long, stride))
 
-    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids alone, without special tokens and without any limit: the fastest way, for whole corpora."""
-        return [raw.ids for raw in self._run(texts, offsets=False)]
+    def encode_ids(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
+        """Token ids alone, without [CLS] and [SEP] around them and without any limit: the fastest way.
+
+        A [MASK] or [SEP] that stands in a text is that token, as everywhere; with special=False it is the characters.
+        """
+        return [raw.ids for raw in self._run(texts, offsets=False, special=special)]
 
     def split_words(self, text: str) -> list[str]:
         """The words of a text as the vocabulary would spell them: normalized, cut at spaces and marks, not in pieces."""
@@ -213,11 +220,19 @@ class Tokenizer:
             warnings.warn(summarise(long_texts, len(texts), limit), LongTextWarning, stacklevel=3)
         return encodings
 
-    def _run(self, strings: Sequence[str], *, offsets: bool = True) -> list[tk.Encoding]:
-        run = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
+    @cached_property
+    def _blind_backend(self) -> tk.Tokenizer:
+        """One that sees no special tokens in texts."""
+        backend = pipeline.build_backend(self._stored.spec, "the tokenizer")
+        backend.encode_special_tokens = True
+        return backend
+
+    def _run(self, strings: Sequence[str], *, offsets: bool = True, special: bool = True) -> list[tk.Encoding]:
+        backend = self._backend if special else self._blind_backend
+        run = backend.encode_batch if offsets else backend.encode_batch_fast
         try:
-            if len(strings) == 1:  # in this thread: handing one text to the library's pool takes longer than reading it
-                return [self._backend.encode(strings[0], add_special_tokens=False)]
+            if len(strings) == 1 and len(strings[0]) <= LONE_CHARACTERS:
+                return [backend.encode(strings[0], add_special_tokens=False)]
             return run(strings, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
             if refusal := explain_refusal(strings):

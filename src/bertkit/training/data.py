@@ -20,6 +20,7 @@ class RunData:
     train: Sequence[Feed]  # one a stage
     held_out: Feed | None = None
     old_held_out: Feed | None = None  # of the text that an initial checkpoint was trained on
+    content: str = ""  # of the store that is trained on; empty where data is given in memory
 
 
 def unigram_loss(data: RunData, held_out: Feed, indices: Sequence[int]) -> float:

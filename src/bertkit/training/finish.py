@@ -9,6 +9,7 @@ from bertkit.model.config import num_parameters
 from bertkit.model.formats import save_model
 from bertkit.pages.frame import save
 from bertkit.pages.training import TrainingPoint, TrainingReport, training_page
+from bertkit.text.counted import counted
 from bertkit.training.curves import thin
 from bertkit.training.data import RunData, unigram_loss
 from bertkit.training.evaluation import evaluation_indices
@@ -80,7 +81,7 @@ def model_card(recipe: Recipe, report: TrainingReport, data: RunData) -> str:
         "",
         "## Training",
         "",
-        f"{report.num_steps:,} steps, {report.num_tokens:,} tokens, {report.seconds / 60:.1f} minutes on {report.device}, "
+        f"{counted(report.num_steps, 'step')}, {report.num_tokens:,} tokens, {report.seconds / 60:.1f} minutes on {report.device}, "
         f"optimizer {recipe.optimizer.name}, seed {recipe.seed}. The whole recipe is in `{NAME}`.",
         f"Text: `{Path(recipe.data.store).name or 'given in memory'}`. Its licence holds for this model too: name it here.",
         "",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from bertkit.corpus.masking import MaskingConfig
+from bertkit.corpus.pairs import Negatives
 from bertkit.errors import BertkitError
 from bertkit.model.config import PRETRAINING, BertConfig, Head, preset
 from bertkit.tasks.feed.epochs import OBJECTIVES, ObjectiveName
@@ -91,6 +92,7 @@ class DataRecipe:
     held_out: str = ""  # a store that is never trained on; empty: no evaluation
     old_held_out: str = ""  # of the text that `init` was trained on, when going on with other text
     next_sentence: bool = True
+    negatives: Negatives = "strangers"  # what B is where it is not next; swapped: which of two comes first
     short_share: float = 0.1  # of pairs, drawn shorter than they could be
     workers: int = 2  # processes that build batches ahead, for each process that trains; 0: none
 

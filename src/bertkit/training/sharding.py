@@ -55,7 +55,7 @@ def exchange_gradients(objective: nn.Module, world: World) -> nn.Module:
     """The objective whose backward pass leaves the mean gradient of all processes."""
     if world.size == 1 or isinstance(objective, FSDPModule):
         return objective
-    return DistributedDataParallel(objective, broadcast_buffers=False)
+    return DistributedDataParallel(objective)  # there are no buffers to be kept alike
 
 
 def without_exchange(objective: nn.Module) -> AbstractContextManager[None]:

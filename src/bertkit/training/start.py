@@ -62,6 +62,15 @@ def initial_checkpoint(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
     return model
 
 
+def refuse_other_text(found: str | None, given: str, out: Path) -> None:
+    """A resumed run sees what the uninterrupted one would have seen, wherever its store lies now."""
+    if found and given and found != given:
+        raise BertkitError(
+            f"the run in {out} began with other text than this data.store holds: resume with that store, "
+            "or begin a new run from its weights with --init"
+        )
+
+
 def refuse_other_tokens(name: str, folder: Path, config: BertConfig, tokenizer: Tokenizer) -> None:
     """A row of a checkpoint is one token's: with another vocabulary every word would begin with another word's row."""
     if config.vocab_size < tokenizer.vocab_size:

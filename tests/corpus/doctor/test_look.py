@@ -247,7 +247,7 @@ def test_what_was_not_read_is_not_called_all_of_it(
     (tmp_path / "corpus.txt").write_text("A cat sleeps.\n")
     seen = look_at(TextSource([tmp_path], tokenizer, 10**6))
     assert seen.share < 1.0
-    assert seen.source.extent(seen.num_characters)[1].startswith("the beginnings of 1 files")
+    assert seen.source.extent(seen.num_characters)[1].startswith("the beginnings of 1 file ")
 
 
 def test_the_share_is_one_of_characters_in_any_script(tmp_path: Path) -> None:

@@ -100,9 +100,21 @@ def naive(files: Corpus, tokenizer: Tokenizer) -> list[list[list[int]]]:
         for paragraph in document:
             if paragraph not in seen:
                 seen.add(paragraph)
-                sentences += [ids for ids in tokenizer.encode_ids(split_sentences(paragraph)) if ids]
+                sentences += [ids for ids in tokenizer.encode_ids(split_sentences(paragraph), special=False) if ids]
         documents.append(sentences)
     return [document for document in documents if document]
+
+
+def test_a_document_that_is_stored_in_parts_is_told(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_blocks, "LONGEST_DOCUMENT", 1024)
+    (tmp_path / "book.txt").write_text("\n".join(f"The dog runs {number} times." for number in range(100)))
+    report = prepare([tmp_path / "book.txt"], tokenizer, tmp_path / "store", workers=1)
+    assert report.num_documents == 3
+    said = "2 times a document or line was too long and was given in parts, each a document"
+    assert said in report.lines()
+    assert said in (tmp_path / "store" / "report.txt").read_text()
 
 
 @settings(max_examples=25, deadline=None)

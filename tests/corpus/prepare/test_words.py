@@ -9,6 +9,8 @@ from bertkit.corpus.prepare import words as prepare_words
 from bertkit.corpus.prepare.words import SentenceEncoder, splits_at_spaces
 from bertkit.corpus.store import token_dtype
 from bertkit.tokenizer import Tokenizer
+from bertkit.tokenizer.encoding import SpecialTokens
+from bertkit.tokenizer.folder import Stored
 from tests.tokenizer.strings import PROSE, generated_strings, real_lines
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -20,7 +22,7 @@ STRINGS = [*generated_strings(1500, seed=5), *PROSE, *real_lines(300)]
 
 def check(tokenizer: Tokenizer) -> None:
     encoder = SentenceEncoder(tokenizer, token_dtype(tokenizer.vocab_size))
-    expected = tokenizer.encode_ids(STRINGS)
+    expected = tokenizer.encode_ids(STRINGS, special=False)
     for _ in range(2):  # the second time from memory
         encoded = [ids for at in range(0, len(STRINGS), 97) for ids in encoder.encode(STRINGS[at : at + 97])]
         assert [np.frombuffer(ids, token_dtype(tokenizer.vocab_size)).tolist() for ids in encoded] == expected
@@ -33,6 +35,27 @@ def test_the_ids_are_the_same(lowercase: bool, most: int, monkeypatch: pytest.Mo
     tokenizer = Tokenizer.from_vocab(TOKENS if lowercase else TOKENS + CAPITALS, lowercase=lowercase)
     assert splits_at_spaces(tokenizer)
     check(tokenizer)
+
+
+def test_a_corpus_cannot_write_special_tokens() -> None:
+    tokenizer = Tokenizer.from_vocab(TOKENS, lowercase=True)
+    encoder = SentenceEncoder(tokenizer, token_dtype(tokenizer.vocab_size))
+    encoded = encoder.encode(["a [MASK] b", "[CLS][SEP]", "the[PAD]dog", "[UNK]"])
+    ids = [np.frombuffer(part, np.uint16).tolist() for part in encoded]
+    assert not {token_id for row in ids for token_id in row} & tokenizer.special_ids
+    assert tokenizer.decode(ids[0]).replace(" ", "") == "a[mask]b"
+
+
+def test_added_words_are_found_across_spaces() -> None:
+    """They are the tokenizer's own, which its user added."""
+    spec = Tokenizer.from_vocab(TOKENS, lowercase=True).spec
+    word = {**spec["added_tokens"][0], "id": len(TOKENS), "content": "New York", "special": False}
+    tokenizer = Tokenizer(
+        Stored({**spec, "added_tokens": [*spec["added_tokens"], word]}, SpecialTokens(), None, ""), ""
+    )
+    assert not splits_at_spaces(tokenizer)
+    encoded = SentenceEncoder(tokenizer, token_dtype(tokenizer.vocab_size)).encode(["the New York dog"])
+    assert np.frombuffer(encoded[0], np.uint16).tolist() == [TOKENS.index("the"), len(TOKENS), TOKENS.index("dog")]
 
 
 def test_large_vocabularies_have_wide_ids() -> None:

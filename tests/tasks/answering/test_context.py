@@ -75,14 +75,14 @@ def test_windows_by_hand() -> None:
     assert [(window.start, window.stop) for window in framed.windows] == [(0, 4), (3, 7), (6, 9)]
     assert {window.row for window in framed.windows} == {4}
     said = summarise([framed, frame([7], context, Limit(None), 64, "it")], Limit(9, "window"))
-    assert said == "with more than 9 tokens: 1 of 2 contexts were split into 3 windows"
+    assert said == "with more than 9 tokens: 1 of 2 contexts was split into 3 windows"
 
 
 def test_a_long_question_is_cut_and_that_is_said() -> None:
     context = context_of("the man")
     framed = frame(list(range(10)), context, Limit(13, "window"), 4, "it")
     assert framed.question == [0, 1, 2, 3]
-    assert "1 of 1 questions were cut, 6 tokens from their ends" in (summarise([framed], Limit(13)) or "")
+    assert "1 of 1 question was cut, 6 tokens from its end" in (summarise([framed], Limit(13)) or "")
     # However long it may be, half of the room is the context's.
     assert len(frame(list(range(10)), context, Limit(9, "window"), 64, "it").question) == 3
     assert summarise([frame([1], context, Limit(13), 64, "it")], Limit(13)) is None
@@ -96,7 +96,7 @@ def test_errors_and_truncation() -> None:
         frame([1, 2], context, Limit(8, "window", 4), 64, "it")
     framed = frame([1, 2], context, Limit(8, "truncate"), 64, "it")
     assert [(window.start, window.stop, window.num_cut) for window in framed.windows] == [(0, 3, 3)]
-    assert "1 of 1 contexts were cut, 3 tokens from their ends" in (summarise([framed], Limit(8)) or "")
+    assert "1 of 1 context was cut, 3 tokens from its end" in (summarise([framed], Limit(8)) or "")
 
 
 @given(st.integers(0, 40), st.integers(0, 60), st.integers(4, 30), st.one_of(st.none(), st.integers(0, 3)))

@@ -78,7 +78,7 @@ def test_impossible_and_unknown() -> None:
 
 
 def test_splitting_is_said() -> None:
-    with pytest.warns(LongTextWarning, match="1 of 1 contexts were split into 3 windows"):
+    with pytest.warns(LongTextWarning, match="1 of 1 context was split into 3 windows"):
         TASK.encode([ask("the dog is he", "the man went to the store in the city")], TOKENIZER, Limit(11, "window", 1))
 
 

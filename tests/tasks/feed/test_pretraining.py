@@ -10,11 +10,12 @@ import torch
 
 from bertkit.corpus import packing
 from bertkit.corpus.masking import MaskingConfig
+from bertkit.corpus.packing import check_capacities
 from bertkit.corpus.pairs import MemoryShard
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
 from bertkit.tasks.feed.arrays import ArrayFeed
-from bertkit.tasks.feed.epochs import FeedConfig, load_epoch, save_epoch
+from bertkit.tasks.feed.epochs import FeedConfig, build_epoch, load_epoch, save_epoch
 from bertkit.tasks.feed.pretraining import PretrainingFeed, held_out_feed
 from bertkit.tasks.feed.sources import FeedVocabulary
 from bertkit.tasks.pretraining import IGNORED, IS_NEXT, NOT_NEXT, PretrainingBatch, pretraining_losses
@@ -182,6 +183,33 @@ def test_capacities_can_be_given_and_are_checked_at_once() -> None:
         PretrainingFeed(STORE, VOCABULARY, replace(CONFIG, num_masked=100))
     with pytest.raises(BertkitError, match="not even one sequence"):
         FeedConfig(max_length=128, tokens_per_batch=64)
+
+
+def test_no_epoch_of_a_tiny_store_overruns() -> None:
+    """Without room for what the 43rd epoch draws, all but a few of its examples are there, and the run goes on."""
+    feed = PretrainingFeed(make_store(3, 1, seed=3), VOCABULARY, replace(CONFIG, tokens_per_batch=256, nsp=False))
+    assert feed.capacities.num_sequences == 8
+    whole = build_epoch(feed.arrays.layout, feed.arrays.config, 42, feed.epoch_size, None)
+    with pytest.raises(BertkitError, match="needs num_sequences 9, the capacity is 8"):
+        check_capacities(whole.packing, feed.arrays.config.masking, feed.capacities, 2)
+    kept = feed.arrays.epoch(42).packing
+    assert (len(kept), len(kept.order)) == (len(whole.packing), len(whole.packing.order) - 1)
+    for index in range(42 * feed.epoch_size, 43 * feed.epoch_size):
+        masked = feed.micro_batch(index).masked_token_ids
+        assert (masked != IGNORED).sum() == feed.counts(index).num_masked > 0
+
+
+def test_whole_words_of_many_pieces_do_not_overrun() -> None:
+    pieces = FeedVocabulary(CLS, SEP, MASK, PAD, np.arange(1000) < 5, np.arange(1000) > 5, np.arange(5, 1000))
+    shard = MemoryShard.of([[[5, *range(6, 26)] for _ in range(4)] for _ in range(8)])  # a word a sentence
+    config = replace(CONFIG, max_length=32, tokens_per_batch=256, masking=MaskingConfig(whole_word=True))
+    feed = PretrainingFeed(MemoryStore([shard]), pieces, replace(config, nsp=False))
+    masks = [feed.counts(index).num_masked for index in range(feed.epoch_size)]
+    assert max(masks) == feed.capacities.num_masked
+    for index, count in enumerate(masks):
+        batch = feed.micro_batch(index)
+        assert (batch.masked_token_ids != IGNORED).sum() == count
+        assert (batch.inputs.token_ids == MASK).sum() <= count
 
 
 def test_a_feed_travels_to_other_processes_by_the_names_of_its_files(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_duplicates_across_splits() -> None:
     assert found.counts == {("train", "dev"): 2, ("dev", "test"): 1}
     assert found.lines() == [
         "2 texts of dev stand in train too",
-        "1 texts of test stand in dev too",
+        "1 text of test stands in dev too",
         "  dev, line 7: as train, line 2",
         "  dev, line 9: as train, line 2",
         "  test, line 1: as dev, line 8",

@@ -92,7 +92,7 @@ def test_a_bad_question_is_named_by_its_line(tmp_path: Path) -> None:
     table = read_squad(path, skip_bad=True)
     line = next(number for number, text in enumerate(content.splitlines(), start=1) if "\\u00fc" in text)
     assert table.lines()[1:] == [
-        f"left out 1 bad rows of {path}",
+        f"left out 1 bad row of {path}",
         f"  {path}, line {line}: question '\u00fc': an answer is empty; fill it in, or take it out",
     ]
 

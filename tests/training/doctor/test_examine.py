@@ -65,6 +65,13 @@ def test_a_sound_recipe_passes(stored: Recipe, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_held_out_text_that_is_trained_on(stored: Recipe) -> None:
+    itself = replace(stored, data=replace(stored.data, held_out=stored.data.store))
+    found = {finding.check: finding for finding in examine_recipe(itself)}["held out"]
+    assert (found.level, found.values["share"]) == ("problem", 1.0)
+    assert "prepare data.held_out from documents" in found.advice
+
+
 def test_weights_a_hundred_times_too_large(stored: Recipe) -> None:
     wild = replace(stored, model=replace(stored.model, changes={**SIZES, "initializer_range": 2.0}))
     found = {finding.check: finding for finding in examine_recipe(wild)}

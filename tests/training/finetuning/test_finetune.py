@@ -126,8 +126,9 @@ def test_long_texts_are_reported_by_line(base: Base) -> None:
         found = bertkit.finetune(
             "classification", model=base.path, train=examples, dev=examples[:5], watcher=notes, **{**QUICK, "epochs": 1}
         )
-    assert f"train: {len(long)} texts too long for the model were read in several windows: lines {', '.join(long)}" in (
-        notes.lines
+    assert (
+        f"train: {len(long)} texts were too long for the model and read in several windows: lines {', '.join(long)}"
+        in (notes.lines)
     )
     assert found.report.data[0].num_windowed == len(long)
 

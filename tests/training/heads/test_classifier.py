@@ -1,6 +1,7 @@
 """Heads on features: logistic regression equal to the reference, a BiLSTM that learns, layers weighed, folders."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,29 @@ def test_every_epoch_sees_every_example_once() -> None:
 def test_a_trained_head_without_layers_to_weigh() -> None:
     trained = TrainedHead(make_head(HeadConfig("logistic", ("a", "b"), 2)), texts(0).recipe)
     assert trained.layer_weights is None
+
+
+@pytest.mark.parametrize("stopped_at", ["write_safetensors", "os.replace"])
+def test_a_stopped_save_leaves_no_head_that_is_half_of_another(
+    stopped_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train_classifier(texts(0)).save(tmp_path / "head")
+    described = (first / "head.json").read_text()
+    real, calls = os.replace, iter([False, True])
+
+    def stop(*arguments: Any) -> None:
+        if stopped_at == "write_safetensors" or next(calls):
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    monkeypatch.setattr(f"bertkit.tasks.feature_heads.{stopped_at}", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_classifier(texts(1)).save(first)
+    monkeypatch.undo()
+    assert not list(first.glob("*.partial"))
+    if stopped_at == "write_safetensors":
+        assert (first / "head.json").read_text() == described
+        load_trained_head(first)
+    else:
+        with pytest.raises(BertkitError):
+            load_trained_head(first)

@@ -11,6 +11,9 @@ import numpy as np
 
 from bertkit.corpus.doctor.look import Look
 from bertkit.corpus.doctor.sample import TextSource
+from bertkit.corpus.overlap import MOST_SHARED, compare_stores
+from bertkit.corpus.store import TokenStore
+from bertkit.text.counted import counted, in_millions
 from bertkit.text.findings import Finding, grade
 from bertkit.text.languages import UNCLEAR
 from bertkit.tokenizer.casing import casing_conflict
@@ -52,10 +55,19 @@ def data_findings(look: Look, needs: Needs | None = None) -> list[Finding]:
     ]
 
 
+def overlap_finding(train: TokenStore, held_out: TokenStore) -> Finding:
+    """Whether held-out text is trained on."""
+    found = compare_stores(train, held_out)
+    level = grade(found.share, warning=MOST_SHARED, problem=0.2)
+    advice = "prepare data.held_out from documents that are not in data.store: its figures look too good"
+    values = {"share": found.share, "num_shared": found.num_shared, "num_sentences": found.num_sentences}
+    return Finding("held out", level, found.line, advice if level != "ok" else "", values)
+
+
 def _extent(look: Look) -> Finding:
     share, how = look.source.extent(look.num_characters)
-    counted = f"{look.num_characters / 1e6:,.1f} million characters, {look.num_documents:,} documents"
-    figure = f"looked at {counted}: {share:.1%} of it, {how}"
+    size = f"{in_millions(look.num_characters)} characters, {counted(look.num_documents, 'document')}"
+    figure = f"looked at {size}: {share:.1%} of it, {how}"
     values = {"share": share, "num_characters": look.num_characters, "num_documents": look.num_documents}
     advice = "" if share == 1.0 else "copies and mixtures beyond that are not seen; raise --sample to see more"
     return Finding("looked at", "ok", figure, advice, values)
@@ -68,7 +80,15 @@ def _unreadable(look: Look) -> list[Finding]:
     level = grade(num / max(1, num + look.source.report.num_paragraphs), warning=1e-9, problem=0.05)
     first = f"; the first: {look.source.report.named[0]}" if num else ""
     advice = "convert or repair these; `bertkit prepare` leaves them out and names them" if num else ""
-    return [Finding("readable", level, f"{num:,} lines or rows cannot be read{first}", advice, {"num_problems": num})]
+    return [
+        Finding(
+            "readable",
+            level,
+            f"{counted(num, 'line or row', 'lines or rows')} cannot be read{first}",
+            advice,
+            {"num_problems": num},
+        )
+    ]
 
 
 def _duplicates(look: Look) -> Finding:
@@ -102,7 +122,7 @@ def _boilerplate(look: Look) -> Finding:
     share = common[0][1] / lines.num_documents if common else 0.0
     level = grade(share, warning=COMMON_SHARE, problem=0.2)
     shown = "; ".join(f"{line!r} in {count:,}" for line, count in common[:NUM_SHOWN])
-    figure = f"{len(common):,} lines stand in many documents{': ' if shown else ''}{shown}"
+    figure = f"{counted(len(common), 'line stands', 'lines stand')} in many documents{': ' if shown else ''}{shown}"
     advice = "remove these lines from the text before `bertkit prepare`" if level != "ok" else ""
     return Finding("boilerplate", level, figure, advice, {"num_lines": len(common), "lines": common[:20]})
 

@@ -21,6 +21,7 @@ from bertkit.corpus.prepare.estimate import text_factor
 from bertkit.corpus.store import Shard, TokenStore
 from bertkit.errors import BertkitError
 from bertkit.text.cleaning import clean_paragraph
+from bertkit.text.counted import counted, in_millions
 from bertkit.text.documents import Document, read_documents
 from bertkit.text.files import find_files
 from bertkit.text.reports import ReadReport
@@ -108,7 +109,7 @@ class TextSource:
         by_line = self.options.sentences == "line"
         paragraphs = [[text] if by_line else split_sentences(text) for text in cleaned]
         sentences = [sentence for paragraph in paragraphs for sentence in paragraph]
-        ids = self.tokenizer.encode_ids(sentences)
+        ids = self.tokenizer.encode_ids(sentences, special=False)  # as `prepare` does
         if any(ids):  # some characters, such as those for private use, are no tokens
             yield LookedAt(paragraphs, [np.array(row, dtype=np.int64) for row in ids])
 
@@ -116,8 +117,8 @@ class TextSource:
         """Files are read from their beginnings."""
         total = self.num_bytes / max(1.0, self.bytes_a_character)
         share = 1.0 if self.is_whole else min(0.99, num_characters / max(1.0, total))
-        how = "all of it" if self.is_whole else f"the beginnings of {len(self.chosen)} files"
-        return share, f"{how} ({total / 1e6:,.1f} million characters in {len(self.files):,} files)"
+        how = "all of it" if self.is_whole else f"the beginnings of {counted(len(self.chosen), 'file')}"
+        return share, f"{how} ({in_millions(total)} characters in {counted(len(self.files), 'file')})"
 
 
 class StoreSource:
@@ -142,7 +143,7 @@ class StoreSource:
         how = "all of it" if share == 1.0 else "stretches spread over all of it"
         return (
             share,
-            f"{how} ({self.store.num_tokens / 1e6:,.1f} million tokens in {self.store.num_documents:,} documents)",
+            f"{how} ({in_millions(self.store.num_tokens)} tokens in {counted(self.store.num_documents, 'document')})",
         )
 
 

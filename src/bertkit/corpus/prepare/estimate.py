@@ -22,6 +22,7 @@ from bertkit.corpus.prepare.plan import find_inputs
 from bertkit.corpus.prepare.pool import one_thread
 from bertkit.corpus.store import OFFSET
 from bertkit.errors import BertkitError
+from bertkit.text.counted import counted, in_millions
 from bertkit.text.documents import read_documents
 from bertkit.text.files import kind_of
 from bertkit.tokenizer.wordpiece import Tokenizer
@@ -54,9 +55,9 @@ class Estimate:
         """For people."""
         minutes, seconds = divmod(round(self.seconds), 60)
         return (
-            f"about {self.num_characters / 1e6:,.1f} million characters in {self.num_files:,} files: "
-            f"{self.num_tokens / 1e6:,.1f} million tokens, {self.store_bytes / 1e6:,.0f} MB on disk "
-            f"({self.peak_bytes / 1e6:,.0f} MB until finished), {minutes} min {seconds:02d} s on {self.num_workers} cores"
+            f"about {in_millions(self.num_characters)} characters in {counted(self.num_files, 'file')}: "
+            f"{in_millions(self.num_tokens)} tokens, {self.store_bytes / 1e6:,.0f} MB on disk "
+            f"({self.peak_bytes / 1e6:,.0f} MB until finished), {minutes} min {seconds:02d} s on {counted(self.num_workers, 'core')}"
         )
 
     def check_disk(self, folder: Path) -> None:

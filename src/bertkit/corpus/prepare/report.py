@@ -18,6 +18,7 @@ from bertkit.corpus.prepare.parts import LONGEST_COUNTED, ShardFigures
 from bertkit.corpus.store import REMAKE, Manifest
 from bertkit.corpus.store_files import replace_text
 from bertkit.errors import BertkitError
+from bertkit.text.counted import counted
 from bertkit.text.reports import ReadReport
 
 REPORT_JSON = "report.json"
@@ -65,13 +66,15 @@ class PrepareReport:
         """For people."""
         lengths = ", ".join(f"{name} {value:g}" for name, value in self.tokens_per_sentence.items())
         return [
-            f"{self.num_tokens:,} tokens in {self.num_sentences:,} sentences of {self.num_documents:,} documents; "
+            f"{counted(self.num_tokens, 'token')} in {counted(self.num_sentences, 'sentence')} of "
+            f"{counted(self.num_documents, 'document')}; "
             f"{self.num_bytes / 1e6:,.1f} MB on disk",
             f"tokens per sentence: {lengths}; {self.num_long_sentences:,} of {LONGEST_COUNTED} and more",
             f"unknown tokens: {self.unknown_share:.4%}",
             *ReadReport.from_json(self.read).lines(),
-            f"duplicates left out: {self.num_duplicates:,} paragraphs, {self.duplicate_characters:,} characters; "
-            f"{self.num_emptied_documents:,} documents held nothing else",
+            f"duplicates left out: {counted(self.num_duplicates, 'paragraph')}, "
+            f"{counted(self.duplicate_characters, 'character')}; "
+            f"{counted(self.num_emptied_documents, 'document')} held nothing else",
             *(f"  {entry.count:,} times: {entry.text}" for entry in self.most_repeated[:NUM_SHOWN]),
         ]
 

@@ -44,7 +44,6 @@ class SentenceEncoder:
         return encoded
 
     def _learn_chunks(self, chunks: list[str]) -> None:
-        # A "[" may begin a special token, which is one piece with the marks inside it.
         plain = {chunk: WORDS_AND_MARKS.findall(chunk) for chunk in chunks if _is_plain(chunk)}
         known = self._words
         missing = sorted(set().union(*plain.values()).difference(known))
@@ -56,11 +55,12 @@ class SentenceEncoder:
         _forget(known, missing)
 
     def _encode_whole(self, texts: Sequence[str]) -> list[bytes]:
-        return [array(self._typecode, ids).tobytes() for ids in self._tokenizer.encode_ids(texts)]
+        # A corpus may speak of [SEP] and [MASK]; only the frame and the masks of an example hold those tokens.
+        return [array(self._typecode, ids).tobytes() for ids in self._tokenizer.encode_ids(texts, special=False)]
 
 
 def _is_plain(chunk: str) -> bool:
-    return chunk.isascii() and chunk.isprintable() and "[" not in chunk
+    return chunk.isascii() and chunk.isprintable()
 
 
 def _forget(known: dict[str, bytes], added: list[str]) -> None:
@@ -73,8 +73,6 @@ def _forget(known: dict[str, bytes], added: list[str]) -> None:
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a text's ids are those of its space-separated chunks, and special tokens begin with a bracket."""
+    """Whether a text's ids are those of its space-separated chunks: added words may have spaces or marks in them."""
     spec = tokenizer.spec
-    return pipeline.is_standard(spec) and not any(
-        " " in token["content"] or not token["content"].startswith("[") for token in spec["added_tokens"]
-    )
+    return pipeline.is_standard(spec) and all(token["special"] for token in spec["added_tokens"])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bertkit.errors import LongTextError
 from bertkit.tasks.tagging.words import mark_end
+from bertkit.text.counted import agree, counted
 from bertkit.tokenizer import Encoding, Tokenizer
 from bertkit.tokenizer.fitting import Limit, window_spans
 
@@ -115,12 +116,16 @@ def summarise(framed: Sequence[Framed], limit: Limit) -> str | None:
     cut = [one for one in framed if one.context_cut]
     parts = []
     if questions:
-        lost = sum(one.question_cut for one in questions)
-        parts.append(f"{len(questions)} of {len(framed)} questions were cut, {lost} tokens from their ends")
+        parts.append(_cut("question", len(questions), len(framed), sum(one.question_cut for one in questions)))
     if cut:
-        lost = sum(one.context_cut for one in cut)
-        parts.append(f"{len(cut)} of {len(framed)} contexts were cut, {lost} tokens from their ends")
+        parts.append(_cut("context", len(cut), len(framed), sum(one.context_cut for one in cut)))
     if split:
         num_windows = sum(len(one.windows) for one in split)
-        parts.append(f"{len(split)} of {len(framed)} contexts were split into {num_windows} windows")
+        were = agree(len(split), "was", "were")
+        parts.append(f"{len(split)} of {counted(len(framed), 'context')} {were} split into {num_windows} windows")
     return f"with more than {limit.max_length} tokens: {'; '.join(parts)}" if parts else None
+
+
+def _cut(noun: str, num_cut: int, num_all: int, lost: int) -> str:
+    where = agree(num_cut, "its end", "their ends")
+    return f"{num_cut} of {counted(num_all, noun)} {agree(num_cut, 'was', 'were')} cut, {counted(lost, 'token')} from {where}"

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.masking import MaskedSequence, MaskingConfig, mask_batch
-from bertkit.corpus.packing import IGNORED, Capacities, check_capacities, choose_capacities, epoch_size, stretch_packing
+from bertkit.corpus.packing import (
+    IGNORED,
+    Capacities,
+    check_capacities,
+    choose_capacities,
+    epoch_size,
+    fit_packing,
+    stretch_packing,
+)
 from bertkit.corpus.plan.layout import Layout, TokenShard, read_layout
 from bertkit.corpus.random import make_keys
 from bertkit.errors import BertkitError
@@ -78,7 +86,9 @@ class ArrayFeed:
         first = build_epoch(self.layout, self.config, 0, None, None)
         self.epoch_size = len(first.packing) if evaluation else epoch_size(first.packing)
         self.capacities = self._choose_capacities(first)
-        self._epochs[0] = Epoch(first.plan, stretch_packing(first.packing, self.epoch_size))
+        stretched = stretch_packing(first.packing, self.epoch_size)
+        fitted = fit_packing(stretched, self.config.masking, self.capacities, self.config.pairs.num_special)
+        self._epochs[0] = Epoch(first.plan, fitted)
 
     def _prepare(self) -> None:
         self._epochs: dict[int, Epoch] = {}
@@ -175,8 +185,6 @@ class ArrayFeed:
         batch.token_ids[num_tokens:] = self.vocabulary.pad_id
         self._write_places(batch, epoch, rows, lengths, offsets)
         num_masked = len(masked.positions)
-        if num_masked > self.capacities.num_masked:
-            raise BertkitError(f"micro-batch {index} has {num_masked} masked tokens; raise num_masked")
         batch.masked_positions[:num_masked], batch.masked_positions[num_masked:] = masked.positions, 0
         batch.masked_token_ids[:num_masked], batch.masked_token_ids[num_masked:] = masked.targets, IGNORED
         return Counts(num_masked, len(rows) if self.config.nsp else 0, num_tokens)
@@ -225,7 +233,7 @@ class ArrayFeed:
         maskable = ~vocabulary.is_special[token_ids]
         if config.objective == "ltr":
             return next_tokens(token_ids, maskable)
-        return mask_batch(
+        masked = mask_batch(
             token_ids,
             maskable,
             offsets,
@@ -235,6 +243,7 @@ class ArrayFeed:
             config=config.masking,
             continues=vocabulary.continues[token_ids] if config.masking.whole_word else None,
         )
+        return masked.keep(self.capacities.num_masked)  # whole words can be more tokens than were asked for
 
     def counts(self, index: int) -> Counts:
         """The counts of a micro-batch; only whole words have to be drawn for it."""

@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from bertkit.corpus.masking import MaskingConfig
-from bertkit.corpus.packing import Capacities, Packing, check_capacities, pack_epoch, stretch_packing
-from bertkit.corpus.pairs import PairConfig
+from bertkit.corpus.packing import Capacities, Packing, fit_packing, pack_epoch, stretch_packing
+from bertkit.corpus.pairs import Negatives, PairConfig
 from bertkit.corpus.plan.epoch import Plan, plan_epoch
 from bertkit.corpus.plan.layout import Layout
 from bertkit.corpus.random import permute
@@ -32,6 +32,7 @@ class FeedConfig:
     tokens_per_batch: int = 8192
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     nsp: bool = True
+    negatives: Negatives = "strangers"
     short_share: float = 0.1
     random_next_share: float = 0.5
     seed: int = 0
@@ -50,7 +51,7 @@ class FeedConfig:
     @property
     def pairs(self) -> PairConfig:
         """The part that the plan needs, checked."""
-        return PairConfig(self.max_length, self.short_share, self.random_next_share, self.nsp)
+        return PairConfig(self.max_length, self.short_share, self.random_next_share, self.nsp, self.negatives)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Epoch:
 def build_epoch(
     layout: Layout, config: FeedConfig, epoch: int, size: int | None, capacities: Capacities | None
 ) -> Epoch:
-    """Plan and pack an epoch, into `size` micro-batches, and check it against the capacities."""
+    """Plan and pack an epoch, into `size` micro-batches that the capacities hold."""
     pairs = config.pairs
     plan = plan_epoch(layout, pairs, seed=config.seed, epoch=epoch)
     lengths = plan.a_lengths + plan.b_lengths + np.uint16(pairs.num_special)
@@ -72,7 +73,7 @@ def build_epoch(
     packing = pack_epoch(lengths, order, config.tokens_per_batch)
     packing = packing if size is None else stretch_packing(packing, size)
     if capacities is not None:
-        check_capacities(packing, config.masking, capacities, pairs.num_special)
+        packing = fit_packing(packing, config.masking, capacities, pairs.num_special)
     return Epoch(plan, packing)
 
 

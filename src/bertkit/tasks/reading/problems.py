@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bertkit.errors import BertkitError
+from bertkit.text.counted import counted
 from bertkit.text.files import unpacking_errors
 from bertkit.text.reports import MAX_NAMED, NUM_SHOWN, Problem
 
@@ -36,7 +37,10 @@ class Problems:
         """For people: how many rows were left out, and the first few by name."""
         if not self.count:
             return []
-        shown = [f"left out {self.count:,} bad rows of {self.file}", *(f"  {row}" for row in self.named[:NUM_SHOWN])]
+        shown = [
+            f"left out {counted(self.count, 'bad row')} of {self.file}",
+            *(f"  {row}" for row in self.named[:NUM_SHOWN]),
+        ]
         return shown if self.count <= NUM_SHOWN else [*shown, f"  and {self.count - NUM_SHOWN:,} more"]
 
 

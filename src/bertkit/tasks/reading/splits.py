@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from bertkit.errors import BertkitError
 from bertkit.tasks.reading.examples import Label, QuestionExample, TagExample, TextExample
+from bertkit.text.counted import agree, counted
 
 Example = TypeVar("Example", TextExample, TagExample, QuestionExample)
 NUM_BINS = 10  # numbers are split by tenths of their order
@@ -111,7 +112,8 @@ class Duplicates:
     def lines(self) -> list[str]:
         """For people: one line for each two splits that share texts, and the first places."""
         shown = [
-            f"{count:,} texts of {later} stand in {earlier} too" for (earlier, later), count in self.counts.items()
+            f"{counted(count, 'text')} of {later} {agree(count, 'stands', 'stand')} in {earlier} too"
+            for (earlier, later), count in self.counts.items()
         ]
         return shown + [
             f"  {later}, line {there}: as {earlier}, line {here}" for earlier, here, later, there in self.named

@@ -25,6 +25,7 @@ from bertkit.tasks.tagging.labels import TagScheme, tag_labels
 from bertkit.tasks.tagging.scoring import TagScorer
 from bertkit.tasks.tagging.windows import NUM_SPECIAL, WordWindow, plan_windows
 from bertkit.tasks.task import IGNORED, Item, TaskBatch
+from bertkit.text.counted import counted
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
@@ -162,7 +163,8 @@ def summarise(long: Sequence[tuple[TagExample, list[WordWindow]]], num_examples:
     found = f"{len(long)} of {num_examples} {have} more than {limit.max_length} tokens"
     if limit.long == "truncate":
         lost = sum(len(example.words) - len(windows[0].read) for example, windows in long)
-        return f"{found}: {lost} words were cut from the ends and count as {'O'!r}; long='window' keeps them all"
+        said = counted(lost, "word was cut from its end and counts", "words were cut from the ends and count")
+        return f"{found}: {said} as {'O'!r}; long='window' keeps them all"
     num_windows = sum(len(windows) for _, windows in long)
     return f"{found}: split into {num_windows} windows, each word read where it has most context"
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import torch
 
-from bertkit.corpus.doctor.findings import Needs, data_findings
+from bertkit.corpus.doctor.findings import Needs, data_findings, overlap_finding
 from bertkit.corpus.doctor.look import look_at
 from bertkit.corpus.doctor.sample import Source, StoreSource
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.model.config import num_parameters
+from bertkit.text.counted import in_millions
 from bertkit.text.findings import Finding, grade
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.doctor.batches import shorten
@@ -55,6 +56,8 @@ def examine_recipe(recipe: Recipe, check_up: CheckUp | None = None, source: Sour
     look = look_at(source, Counter(check_up.progress))
     shortest = max(LEAST_LENGTH, min(stage.max_length for stage in recipe.stages))
     yield from data_findings(look, Needs(shortest, recipe.data.next_sentence))
+    if recipe.data.held_out and isinstance(source, StoreSource):
+        yield overlap_finding(source.store, TokenStore.open(recipe.data.held_out, tokenizer))
     check_up.progress("a real step")
     peak = measure_peak(resolved, material.config, material.feeds, device)
     memory = memory_finding(resolved, material.config, device, peak)
@@ -86,7 +89,7 @@ class Counter:
 
     def __call__(self, characters: int) -> None:
         self.seen += characters
-        self.progress(f"the corpus: {self.seen / 1e6:,.1f} million characters")
+        self.progress(f"the corpus: {in_millions(self.seen)} characters")
 
 
 def fits_at_all(memory: Finding) -> bool:
@@ -129,8 +132,7 @@ def amount_finding(recipe: Recipe, material: Material, device: torch.device, cor
     level = grade(epochs, warning=MANY_EPOCHS, problem=MOST_EPOCHS)
     advice = "more text or fewer steps: the paper repeats its text 40 times, and more of it is mostly learned by heart"
     figure = (
-        f"{sum(tokens) / 1e6:,.1f} million tokens in {steps:,} steps are {epochs:,.2f} epochs of "
-        f"{corpus_tokens / 1e6:,.1f} million"
+        f"{in_millions(sum(tokens))} tokens in {steps:,} steps are {epochs:,.2f} epochs of {in_millions(corpus_tokens)}"
     )
     values = {"epochs": epochs, "tokens": sum(tokens), "steps": steps, "corpus_tokens": corpus_tokens}
     return Finding("amount", level, figure, "" if level == "ok" else advice, values)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bertkit.bundled import is_here
 from bertkit.corpus.doctor.sample import part_of_store
 from bertkit.corpus.store import TokenStore
 from bertkit.model.config import BertConfig
@@ -63,7 +64,7 @@ def model_config(recipe: Recipe, vocab_size: int) -> BertConfig:
 
 def _existing_tokenizer(recipe: Recipe, notes: list[str]) -> Tokenizer | None:
     folder = recipe.data.tokenizer
-    if folder and Path(folder).exists():
+    if folder and (Path(folder).exists() or is_here(folder)):
         return Tokenizer.load(folder)
     notes.append(f"there is no tokenizer {folder or '(data.tokenizer)'} yet: {BERT_VOCABULARY:,} tokens are assumed")
     return None

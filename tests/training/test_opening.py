@@ -1,0 +1,57 @@
+"""The text of a run: a resumed one keeps it, wherever it lies, and held-out text that is trained on is told."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bertkit.corpus.prepare.run import prepare
+from bertkit.errors import BertkitError
+from bertkit.text.samples import sample_documents
+from bertkit.tokenizer import Tokenizer
+from bertkit.training.evaluation import EvaluationConfig
+from bertkit.training.opening import open_data
+from bertkit.training.plan import Stage
+from bertkit.training.recipe import DataRecipe, Recipe
+from bertkit.training.run import run_pretraining
+from tests.training.tiny import prepare_sample, recipe
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """vocab, store, and others of the same tokenizer: a copy, other text, and the sample's last documents."""
+    made = tmp_path_factory.mktemp("stores")
+    prepare_sample(made, 400)
+    tokenizer, documents = Tokenizer.load(made / "vocab"), sample_documents()
+    for name, part in (("copy", documents), ("most", documents[:-30]), ("last", documents[-30:])):
+        (made / f"{name}.txt").write_text("\n\n".join("\n".join(lines) for lines in part), encoding="utf-8")
+        prepare([made / f"{name}.txt"], tokenizer, made / name, workers=1)
+    return made
+
+
+def make_recipe(folder: Path, store: str, held_out: str = "") -> Recipe:
+    data = DataRecipe(str(folder / store), str(folder / "vocab"), str(folder / held_out) if held_out else "", workers=0)
+    return recipe(data=data, steps=2, stages=(Stage(32, 256),), evaluation=EvaluationConfig(0, 1))
+
+
+def test_a_run_goes_on_with_its_own_text_alone(folder: Path, tmp_path: Path) -> None:
+    first = run_pretraining(make_recipe(folder, "store"), tmp_path)
+    again = run_pretraining(make_recipe(folder, "copy"), tmp_path, resume=True)  # the same text at another place
+    assert again.weights_sha256 == first.weights_sha256
+    with pytest.raises(
+        BertkitError, match=r"began with other text than this data\.store holds: resume with"
+    ) as refused:
+        run_pretraining(make_recipe(folder, "most"), tmp_path, resume=True)
+    assert "\n" not in str(refused.value)
+
+
+def test_held_out_text_that_is_trained_on_is_told(folder: Path) -> None:
+    with pytest.warns(UserWarning, match=r"of \d+ held-out sentences .*\(100.0%\) stand in the training text"):
+        open_data(make_recipe(folder, "store", "last"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apart = open_data(make_recipe(folder, "most", "last"))
+        open_data(replace(make_recipe(folder, "store"), seed=4))
+    assert apart.held_out is not None
+    assert apart.old_held_out is None
