@@ -1,8 +1,9 @@
 """The encoder's forward pass alone by our kernels, for large batches on one GPU in half precision.
 
-The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` three of a layer's four products take rows
-in eight bits, from copies made once. The choice between the two ways is `takes_fast_inference`. In half precision GELU is
-the product's own epilogue, in its tanh form: at most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
+The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` the two large products of a layer, up and
+down, take rows in eight bits, from copies made once; queries and keys would not stand it (docs/log.md). The choice
+between the two ways is `takes_fast_inference`. In half precision GELU is the product's own epilogue, in its tanh form: at
+most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
 """
 
 import importlib.util
@@ -26,7 +27,6 @@ CAPABILITY, CAPABILITY8 = (8, 0), (8, 9)
 class Eight(NamedTuple):
     """A layer's matrices in eight bits."""
 
-    qkv: "Rows8"
     up: "Rows8"
     down: "Rows8"
 
@@ -64,19 +64,15 @@ def fast_forward(
     ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
     summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
     no_bias = torch.zeros_like(parts.norm.weight)
-    eight = eights is not None
-    normed = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps, eight=eight)
-    x, x8 = normed.out, normed.rows8
+    x = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps).out
     last = len(encoder.layers) - 1
     for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
         chosen = rows if index == last else None
-        x, x8 = _layer(layer, x, x8, batch, chosen, eights[index] if eights else None)
+        x = _layer(layer, x, batch, chosen, eights[index] if eights else None)
     return x
 
 
-def _layer(
-    layer: "Layer", x: Tensor, x8: "Rows8 | None", batch: PackedBatch, rows: Tensor | None, eight: Eight | None
-) -> "tuple[Tensor, Rows8 | None]":
+def _layer(layer: "Layer", x: Tensor, batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> Tensor:
     from bertkit.model.kernels.attention import LONGEST, attention_forward
     from bertkit.model.kernels.gelu import gelu_forward8
     from bertkit.model.kernels.layer_norm import norm_forward
@@ -84,9 +80,7 @@ def _layer(
     from bertkit.model.kernels.rows8 import product8
 
     is_long, heads = batch.max_seqlen > LONGEST, layer.num_heads
-    bias = layer.qkv.bias if is_long else None
-    qkv = F.linear(x, layer.qkv.weight, bias) if eight is None or x8 is None else product8(x8, eight.qkv, bias)
-    qkv = qkv.view(x.shape[0], 3, heads, -1)
+    qkv = F.linear(x, layer.qkv.weight, layer.qkv.bias if is_long else None).view(x.shape[0], 3, heads, -1)
     if is_long:
         mixed = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
     else:
@@ -103,8 +97,7 @@ def _layer(
     else:
         active8 = gelu_forward8(product8(normed.rows8, eight.up), layer.up.bias)
         product, residual = product8(active8, eight.down), normed.out
-    normed = norm_forward(product, residual, layer.down.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None)
-    return normed.out, normed.rows8
+    return norm_forward(product, residual, layer.down.bias, norm.weight, norm.bias, norm.eps).out
 
 
 def narrow_layers(encoder: "Encoder") -> list[Eight]:
@@ -112,4 +105,4 @@ def narrow_layers(encoder: "Encoder") -> list[Eight]:
     from bertkit.model.kernels.rows8 import narrow_rows
 
     layers = cast("list[Layer]", encoder.layers)
-    return [Eight(*(narrow_rows(m.weight[None]) for m in (layer.qkv, layer.up, layer.down))) for layer in layers]
+    return [Eight(*(narrow_rows(m.weight[None]) for m in (layer.up, layer.down))) for layer in layers]
