@@ -4,9 +4,7 @@ The encoder stays where it is; the head remembers its folder and a fingerprint o
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from bertkit.errors import BertkitError
 from bertkit.model.feature_heads import BiLstmHead, Head, HeadConfig, LogisticHead, make_head
 from bertkit.model.formats.safetensors_files import read_safetensors, write_safetensors
 from bertkit.tasks.features import FeatureRecipe, read_recipe, recipe_json
+from bertkit.text.files import written_aside
 
 DESCRIPTION = "head.json"
 WEIGHTS = "head.safetensors"
@@ -50,7 +49,6 @@ class TrainedHead:
     def save(self, folder: str | Path) -> Path:
         """Write the folder; while it has no description, as when this is stopped in between, it is no head."""
         target = Path(folder)
-        aside = {name: target / f"{name}.partial" for name in (WEIGHTS, DESCRIPTION)}
         described = {
             "format": FORMAT,
             "head": asdict(self.config),
@@ -61,20 +59,13 @@ class TrainedHead:
         try:
             target.mkdir(parents=True, exist_ok=True)
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
-            write_safetensors(aside[WEIGHTS], tensors)
-            text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-            aside[DESCRIPTION].write_text(text, encoding="utf-8")
-            mode = aside[DESCRIPTION].stat().st_mode
-            aside[WEIGHTS].chmod(mode)  # safetensors makes files that only their owner can read
-            (target / DESCRIPTION).unlink(missing_ok=True)  # of an earlier head: it does not describe these weights
-            for name, path in aside.items():
-                os.replace(path, target / name)
+            with written_aside(target / DESCRIPTION) as description, written_aside(target / WEIGHTS) as weights:
+                write_safetensors(weights, tensors)
+                description.write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+                weights.chmod(description.stat().st_mode)  # safetensors makes files that only their owner can read
+                (target / DESCRIPTION).unlink(missing_ok=True)  # an earlier head's: it does not describe these weights
         except OSError as error:
             raise BertkitError(f"{target} cannot be written: {error.strerror or error}") from None
-        finally:
-            for path in aside.values():
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
         return target
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import tokenizers as tk
 
 from bertkit.errors import BertkitError, LongTextError
-from bertkit.text.counted import counted
+from bertkit.text.counted import agree, counted
 from bertkit.tokenizer.encoding import WHOLE, Encoding, SpecialTokens, Window
 
 LongPolicy = Literal["error", "truncate", "window"]
@@ -119,7 +119,7 @@ def window_spans(num_tokens: int, room: int, stride: int | None) -> list[tuple[i
 
 def summarise(long_texts: list[list[Encoding]], num_texts: int, limit: Limit) -> str:
     """What was cut or split in one call, as one line."""
-    have = "has" if len(long_texts) == 1 else "have"
+    have = agree(len(long_texts), "has", "have")
     found = f"{len(long_texts)} of {counted(num_texts, 'text')} {have} more than {limit.max_length} tokens"
     if limit.long == "truncate":
         num_cut = sum(windows[0].num_cut for windows in long_texts)

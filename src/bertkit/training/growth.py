@@ -1,8 +1,8 @@
 """Depth that grows while a run goes on: few layers at first, then more by copying layers and their moments.
 
 Early steps teach what every layer needs, and shallow ones are cheap. By default the whole stack is put on top of itself
-(Gong et al. 2019, who found its layers alike); the loss jumps a little and is soon lower than where it was. A checkpoint
-says its depth, so a run resumes at any step.
+(Gong et al. 2019, who found its layers alike); the loss jumps, and is lower than where it was after a few hundred steps.
+A checkpoint says its depth, so a run resumes at any step.
 """
 
 from collections.abc import Mapping, Sequence

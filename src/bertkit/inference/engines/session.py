@@ -25,7 +25,7 @@ from bertkit.model.packed import PackedBatch
 from bertkit.model.pooling import Pooling
 
 T = TypeVar("T")
-AHEAD = 2  # runs handed over for each thread: one computed, one waiting
+AHEAD = 2  # runs handed over for each thread: so who asks for little meanwhile waits for few of many
 
 
 def load_runtime() -> Any:
@@ -76,9 +76,7 @@ class Sessions:
             return
         under_way: deque[Future[None]] = deque()
         for item in items:
-            if (
-                len(under_way) == AHEAD * self.threads
-            ):  # who asks for little meanwhile waits for few of these, not for all
+            if len(under_way) == AHEAD * self.threads:
                 under_way.popleft().result()
             under_way.append(self._pool.submit(work, item))
         for one in under_way:

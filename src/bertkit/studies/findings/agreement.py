@@ -13,6 +13,7 @@ from typing import Literal
 from bertkit.studies.findings.course import course_paragraph
 from bertkit.studies.study.noise import Difference
 from bertkit.studies.study.result import Measure, PaperTable, StudyResult, TextTable
+from bertkit.text.counted import agree
 
 Verdict = Literal["agrees", "disagrees", "within the noise", "too few seeds"]
 SAME = {  # columns of the paper whose measure has another name here
@@ -115,9 +116,8 @@ def _beside_paper(result: StudyResult, found: Sequence[Comparison]) -> str:
     last = f" If as large as in the paper, these would have been seen: {_listed(missed, labels)}." if missed else ""
     larger = sum(one.is_much_larger for one in found)
     if larger:
-        who = (
-            "It is" if len(found) == 1 else f"Of those that go the same way, {larger} {'is' if larger == 1 else 'are'}"
-        )
+        many = f"Of those that go the same way, {larger} {agree(larger, 'is', 'are')}"
+        who = agree(len(found), "It is", many)
         last += f" {who} more than {MANY_TIMES} times as large as in the paper: the cause may be another."
     return f"{head}: {'; '.join(said)}.{last}"
 

@@ -6,6 +6,7 @@ look by look, and a sentence for each arm on the first look and the last.
 
 from bertkit.studies.study.noise import Difference, compare_groups
 from bertkit.studies.study.result import Arm, Curve, Measure, StudyResult, TextTable
+from bertkit.text.counted import counted
 
 Course = dict[float, Difference]  # by the place along the run
 
@@ -75,6 +76,6 @@ def _arm_said(result: StudyResult, arm: Arm, courses: dict[tuple[str, str], Cour
     for place, when in ((places[0], f"after {places[0]:,.0f} steps"), (places[-1], f"after {places[-1]:,.0f}")):
         seen = [(measures[name], course[place]) for name, course in own.items() if place in course]
         outside = [is_better(one, measure) for measure, one in seen if one.is_outside_noise]
-        counts = f"better in {sum(outside)} and worse in {len(outside) - sum(outside)} of {len(seen)}"
-        looks.append(f"{counts} {'task' if len(seen) == 1 else 'tasks'} {when}")
+        counts = f"better in {sum(outside)} and worse in {len(outside) - sum(outside)} of {counted(len(seen), 'task')}"
+        looks.append(f"{counts} {when}")
     return f"“{arm.label}” is {', '.join(looks)}"

@@ -25,7 +25,7 @@ from bertkit.tasks.tagging.labels import TagScheme, tag_labels
 from bertkit.tasks.tagging.scoring import TagScorer
 from bertkit.tasks.tagging.windows import NUM_SPECIAL, WordWindow, plan_windows
 from bertkit.tasks.task import IGNORED, Item, TaskBatch
-from bertkit.text.counted import counted
+from bertkit.text.counted import agree, counted
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
@@ -159,8 +159,8 @@ def name_of(example: TagExample, index: int | None = None) -> str:
 
 def summarise(long: Sequence[tuple[TagExample, list[WordWindow]]], num_examples: int, limit: Limit) -> str:
     """What was cut or split in one call, as one line."""
-    have = "sentence has" if num_examples == 1 else "sentences has" if len(long) == 1 else "sentences have"
-    found = f"{len(long)} of {num_examples} {have} more than {limit.max_length} tokens"
+    have = agree(len(long), "has", "have")
+    found = f"{len(long)} of {counted(num_examples, 'sentence')} {have} more than {limit.max_length} tokens"
     if limit.long == "truncate":
         lost = sum(len(example.words) - len(windows[0].read) for example, windows in long)
         said = counted(lost, "word was cut from its end and counts", "words were cut from the ends and count")

@@ -15,7 +15,7 @@ from bertkit.tasks.reading.examples import QuestionExample, TagExample, TextExam
 from bertkit.tasks.reading.splits import count_classes, find_duplicates, split_examples
 from bertkit.tasks.registry import ReadExamples, read_examples, task_for, task_name
 from bertkit.tasks.task import Item, Task
-from bertkit.text.counted import counted
+from bertkit.text.counted import agree, counted
 from bertkit.tokenizer.fitting import Limit
 from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.records import TaskData
@@ -140,7 +140,7 @@ def long_lines(name: str, chunks: Sequence[Chunk[Any]]) -> list[str]:
         found = [chunk.examples[index] for chunk in chunks for index in getattr(find_long(chunk), kind)]
         places = [str(example.line) for example in found if example.line is not None][:MOST_LINES]
         more = " ..." if len(found) > len(places) and places else ""
-        where = f": line{'s' * (len(places) > 1)} {', '.join(places)}{more}" if places else ""
+        where = f": {agree(len(places), 'line', 'lines')} {', '.join(places)}{more}" if places else ""
         said = counted(len(found), "text was", "texts were")
         lines += [f"{name}: {said} too long for the model and {what}{where}"] if found else []
     return lines
