@@ -61,6 +61,8 @@ def test_what_is_shown_is_what_the_models_say(told: tuple[Path, TourReport]) -> 
     assert [guess.token for guess in used.blanks[0].guesses] == [one.token for one in filled]
     assert [pair.p_next for pair in used.next_sentence] == pytest.approx(encoder.next_sentences(PAIR_TEXTS).tolist())
     assert [use["sentence"] for use in used.words["uses"]] == [example.sentence for example in EXAMPLES]
+    _, same_word, same_sense = used.words["contextual"]["cosines"][0]
+    assert any("has not turned" in note for note in used.words["notes"]) == (same_word > same_sense)
     assert all(PASSAGE[one.start : one.end] == one.text != "" for one in used.answers)
     assert [model.name for model in used.models] == ["small-en", "answers-en", "entities-en"]
     for model in used.models:
