@@ -1,7 +1,6 @@
 """Heads on features: logistic regression equal to the reference, a BiLSTM that learns, layers weighed, folders."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -223,25 +222,25 @@ def test_a_trained_head_without_layers_to_weigh() -> None:
     assert trained.layer_weights is None
 
 
-@pytest.mark.parametrize("stopped_at", ["write_safetensors", "os.replace"])
+@pytest.mark.parametrize("stopped_at", ["bertkit.tasks.feature_heads.write_safetensors", "pathlib.Path.replace"])
 def test_a_stopped_save_leaves_no_head_that_is_half_of_another(
     stopped_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = train_classifier(texts(0)).save(tmp_path / "head")
     described = (first / "head.json").read_text()
-    real, calls = os.replace, iter([False, True])
+    real, is_early, calls = Path.replace, stopped_at.endswith("write_safetensors"), iter([False, True])
 
     def stop(*arguments: Any) -> None:
-        if stopped_at == "write_safetensors" or next(calls):
+        if is_early or next(calls):
             raise KeyboardInterrupt
         real(*arguments)
 
-    monkeypatch.setattr(f"bertkit.tasks.feature_heads.{stopped_at}", stop)
+    monkeypatch.setattr(stopped_at, stop)
     with pytest.raises(KeyboardInterrupt):
         train_classifier(texts(1)).save(first)
     monkeypatch.undo()
-    assert not list(first.glob("*.partial"))
-    if stopped_at == "write_safetensors":
+    assert not list(first.glob(".*.part"))
+    if is_early:
         assert (first / "head.json").read_text() == described
         load_trained_head(first)
     else:
