@@ -1,13 +1,13 @@
 """Embedding on a GPU: full sequences through the encoder alone, and real texts of mixed length from string to vector.
 
-The peer of full sequences is transformers' BertModel in bf16, eager or compiled. The peer of texts does what
-sentence-transformers does (sorted by length, padded batches, masked mean), with its default batch and with larger ones;
-the library itself is taken where it is installed.
+The peer of full sequences is transformers' BertModel in bf16, eager or compiled. The peer of texts is
+sentence-transformers in bf16, with its default batch and with larger ones.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -108,9 +108,10 @@ def text_speeds(data: Data, size: str = "base", num_texts: int = 8_000) -> list[
     bert = Bert(model, data.tokenizer)
     exact = np.asarray(bert.embed(texts[:500]))
     model.to(torch.bfloat16)
+    peer = sentence_transformer(model, data)
     ways: dict[str, Callable[[], Vectors]] = {
-        f"as sentence-transformers, batches of {size_}": padded_embedder(model, data, texts, size_)
-        for size_ in (32, 128, 512)
+        f"sentence-transformers, batches of {most}": partial(peer.encode, texts, batch_size=most)
+        for most in (32, 128, 512)
     }
     ways["bertkit bf16"] = lambda: np.asarray(bert.embed(texts))
     return [measure_texts(way, embed, len(texts), exact) for way, embed in ways.items()]
@@ -131,33 +132,21 @@ def mixed_texts(data: Data, num: int) -> list[str]:
     return texts
 
 
-def padded_embedder(model: BertModel, data: Data, texts: list[str], batch_size: int) -> Callable[[], Vectors]:
-    """Sorted by length, padded, masked mean: transformers with the library's fast tokenizer."""
+def sentence_transformer(model: BertModel, data: Data) -> Any:
+    """The library's own model of the same weights, in bf16."""
     import tempfile
 
-    from transformers import AutoModel, AutoTokenizer
+    from sentence_transformers import SentenceTransformer
 
     from bertkit.model.formats import save_model
+    from bertkit.model.formats.sentence_transformers import SentenceStyle, write_style
 
     with tempfile.TemporaryDirectory() as folder:
         save_model(model, Path(folder))
         data.tokenizer.save(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        peer = AutoModel.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
-
-    def embed() -> Vectors:
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-        vectors: Vectors = np.zeros((len(texts), peer.config.hidden_size), np.float32)
-        with torch.inference_mode():
-            for start in range(0, len(order), batch_size):
-                rows = order[start : start + batch_size]
-                batch = tokenizer([texts[i] for i in rows], padding=True, truncation=True, return_tensors="pt")
-                batch = batch.to(DEVICE)
-                hidden, mask = peer(**batch).last_hidden_state, batch["attention_mask"][..., None]
-                vectors[rows] = ((hidden * mask).sum(1) / mask.sum(1)).float().cpu().numpy()
-        return vectors
-
-    return embed
+        write_style(Path(folder), SentenceStyle(), model.config)
+        chosen = {"dtype": torch.bfloat16, "attn_implementation": "sdpa"}
+        return SentenceTransformer(folder, device="cuda", model_kwargs=chosen)
 
 
 def measure_texts(way: str, embed: Callable[[], Vectors], num: int, exact: Vectors, rounds: int = 3) -> Speed:

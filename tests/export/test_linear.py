@@ -23,7 +23,7 @@ WEIGHTS = arrays(np.float32, (5, 7), elements=st.floats(-100, 100, width=32))
 
 def test_weights_by_hand() -> None:
     small = narrow(np.array([[1.0, -2.0, 0.5], [0.0, 0.1, 0.0]], np.float32))
-    np.testing.assert_array_equal(small.weights.T, [[64, -127, 32], [0, 127, 0]])
+    np.testing.assert_array_equal(small.weights.T, [[192, 1, 160], [128, 255, 128]])  # zero stands at 128
     np.testing.assert_allclose(small.scales, [2 / 127, 0.1 / 127])
 
 
@@ -31,8 +31,9 @@ def test_weights_by_hand() -> None:
 @given(WEIGHTS)
 def test_no_weight_moves_more_than_half_a_step(weights: np.ndarray) -> None:
     small = narrow(weights)
-    assert np.abs(small.weights.astype(int)).max() <= 127
-    back = small.weights.T * small.scales[:, None]
+    steps = small.weights.T.astype(int) - 128
+    assert np.abs(steps).max() <= 127
+    back = steps * small.scales[:, None]
     assert (np.abs(back - weights) <= small.scales[:, None] * 0.5001).all()
 
 
@@ -101,6 +102,16 @@ def test_a_row_of_zeros_gives_zeros() -> None:
     np.testing.assert_array_equal(found[0], 0.0)
     np.testing.assert_allclose(found[1], layer.weight.detach().numpy().sum(axis=1), atol=0.02)
     assert np.abs(found[2]).max() < 1e-28
+
+
+def test_sums_of_the_largest_bytes_are_not_cut() -> None:
+    """What fails with signed weights on a CPU that has AVX2 and no VNNI."""
+    layer = nn.Linear(64, 8, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.linspace(0.5, 1, 8)[:, None].expand(8, 64))
+    found = product_of(layer, np.array([[1.0] * 64, [-1.0] * 64]), "0.attention_output")
+    exact = 64 * np.linspace(0.5, 1, 8)
+    np.testing.assert_allclose(found, [exact, -exact], rtol=1e-5)
 
 
 @pytest.mark.parametrize("peak", [0.0, 0.3, 0.9, 5.0])

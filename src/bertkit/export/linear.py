@@ -31,14 +31,17 @@ LEAST_PEAK = 0.17 * GELU_STEPS / GELU_ZERO
 class Narrow:
     """A linear layer's weights in eight bits: [K, N] with a scale an output."""
 
-    weights: NDArray[np.int8]
+    weights: NDArray[np.uint8]  # zero stands at CENTRE
     scales: Array  # [N]
 
 
 def narrow(weights_NK: Array) -> Narrow:
-    """Round to the nearest of 255 steps, for every output by itself."""
+    """Round to the nearest of 255 steps, for every output by itself.
+
+    Unsigned, since a CPU with AVX2 alone cuts sums of unsigned times signed bytes at 32,767 and says nothing.
+    """
     scales = np.maximum(np.abs(weights_NK).max(axis=1) / SYMMETRIC, SMALLEST).astype(np.float32)
-    return Narrow(np.round(weights_NK / scales[:, None]).astype(np.int8).T.copy(), scales)
+    return Narrow((np.round(weights_NK / scales[:, None]) + CENTRE).astype(np.uint8).T.copy(), scales)
 
 
 def smoothing(largest_K: Array, weights_NK: Array, share: float) -> Array:
@@ -139,6 +142,7 @@ class NarrowLinears:
             graph.constant(1.0),
             graph.constant(small.scales),
             graph.constant(np.uint8(zero)),
+            graph.constant(np.uint8(CENTRE)),
             runtime=True,
         )
         return graph.add("Mul", product, rows)
