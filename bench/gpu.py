@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from bench.gpu_embedding import encoder_speeds, text_speeds
-from bench.gpu_training import PEER_GROUP, Data, Work, bertkit_rate, transformers_rate
+from bench.gpu_training import Data, Work, bertkit_rate, transformers_rate
 from bench.versions import versions
 from bertkit.corpus.store import TokenStore
 from bertkit.tokenizer import Tokenizer
@@ -36,7 +36,8 @@ WORKS = {
 }
 PEERS = [(False, 0.1), (True, 0.1), (True, 0.0)]  # compiled or eager, and the dropout
 COMPILED_ALONE = ("large", "small")  # sizes whose peer is not measured eager
-FEWER = 50  # steps of the way that is not the row's own
+WITH_DROPOUT_ALONE = ("base-512-real", "small-128")  # rows whose peer is not measured without
+FEWER = 25  # steps of the way that is not the row's own
 COMPILED_AT_ONCE = 3  # as many of the peer's models as fit into memory
 PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
 
@@ -62,18 +63,23 @@ every_steps = 0
 """
 
 
-def training_row(work: Work, data: Data, peers: list[tuple[bool, float]]) -> list[dict[str, Any]]:
+def training_row(name: str, data: Data, peers: list[tuple[bool, float]]) -> list[dict[str, Any]]:
     """bertkit in eight bits and in bf16, then the peer's ways: compiled or not, with this dropout."""
+    work = WORKS[name]
     found = [
         bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
         bertkit_rate(work, data, FEWER, way="bertkit, bf16"),
     ]
-    for compiled, dropout in peers:
-        if not compiled and work.size in COMPILED_ALONE:
-            continue
+    for compiled, dropout in peers_of(name, peers):
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
         found.append(transformers_rate(peer_work(work), data, compiled=compiled, dropout=dropout, way=way))
     return [asdict(rate) for rate in found]
+
+
+def peers_of(name: str, peers: list[tuple[bool, float]]) -> list[tuple[bool, float]]:
+    """Those that a row is measured with."""
+    eager, without = WORKS[name].size not in COMPILED_ALONE, name not in WITH_DROPOUT_ALONE
+    return [(compiled, dropout) for compiled, dropout in peers if (compiled or eager) and (dropout or without)]
 
 
 def peer_work(work: Work) -> Work:
@@ -85,7 +91,13 @@ def compile_peers(names: list[str], peers: list[tuple[bool, float]], given: argp
     """Fill torch's cache, a process each; what fails here is compiled when it is measured."""
     command = [sys.executable, "-m", "bench.gpu", "--store", given.store, "--tokenizer", given.tokenizer]
     command += ["-o", str(given.out), "--compile"]
-    asked = [[*command, name, str(dropout)] for name in names if name in WORKS for is_, dropout in peers if is_]
+    asked = [
+        [*command, name, str(dropout)]
+        for name in names
+        if name in WORKS
+        for compiled, dropout in peers_of(name, peers)
+        if compiled
+    ]
     with ThreadPoolExecutor(COMPILED_AT_ONCE) as pool:
         list(pool.map(partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), asked))
 
@@ -93,12 +105,11 @@ def compile_peers(names: list[str], peers: list[tuple[bool, float]], given: argp
 def make_rows(data: Data, peers: list[tuple[bool, float]]) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """Name to what measures it."""
     rows: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        name: lambda work=work: training_row(work, data, peers)  # type: ignore[misc]
-        for name, work in WORKS.items()
+        name: partial(training_row, name, data, peers) for name in WORKS
     }
-    rows["first-step"] = lambda: first_steps(data)
     rows["embed-full"] = lambda: [asdict(speed) for speed in encoder_speeds(data)]
     rows["embed-texts"] = lambda: [asdict(speed) for speed in text_speeds(data)]
+    rows["first-step"] = lambda: first_steps(data)
     return rows
 
 
@@ -162,7 +173,7 @@ def main() -> None:
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
     if given.compile:
         work = peer_work(WORKS[given.compile[0]])
-        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=PEER_GROUP)
+        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
         return
     about = {"device": torch.cuda.get_device_name(), **versions("transformers")}
     began, results = time.monotonic(), {}

@@ -100,7 +100,7 @@ def measure(way: str, run: Callable[[], torch.Tensor], units: int, exact: torch.
     return Speed(way, median(rates), (min(rates), max(rates)), cosine)
 
 
-def text_speeds(data: Data, size: str = "base", num_texts: int = 8_000) -> list[Speed]:
+def text_speeds(data: Data, size: str = "base", num_texts: int = 6_000) -> list[Speed]:
     """Texts a second, from string to vector in host memory."""
     torch.manual_seed(0)
     model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()

@@ -135,7 +135,14 @@ def clean() -> None:
 
 
 def transformers_rate(
-    work: Work, data: Data, *, compiled: bool, dropout: float = 0.1, steps: int = 30, way: str = ""
+    work: Work,
+    data: Data,
+    *,
+    compiled: bool,
+    dropout: float = 0.1,
+    steps: int = 30,
+    warm: int = PEER_WARM,
+    way: str = "",
 ) -> Rate:
     """The peer: BertForPreTraining, padded batches of the same examples."""
     from transformers import BertConfig, BertForPreTraining
@@ -156,7 +163,7 @@ def transformers_rate(
     model = BertForPreTraining(config).to(DEVICE).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     run = torch.compile(model) if compiled else model
-    batches = list(padded_batches(data.feed(work), work, PEER_WARM + steps))
+    batches = list(padded_batches(data.feed(work), work, warm + steps))
     rates = []
     for first in range(0, len(batches), PEER_GROUP):
         torch.cuda.synchronize()
@@ -171,7 +178,7 @@ def transformers_rate(
             optimizer.zero_grad(set_to_none=True)
             tokens += real
         torch.cuda.synchronize()
-        if first >= PEER_WARM:
+        if first >= warm:
             rates.append(tokens / (time.perf_counter() - began))
     result = make_rate(way or f"transformers {'compiled' if compiled else 'eager'}", rates, steps)
     del model, optimizer, run

@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.inference.batching import chunked, run_in_batches
+from bertkit.inference.batching import chunked, run_in_batches, send
 from bertkit.inference.bert import Bert
-from bertkit.model.packed import plan_batches
+from bertkit.model.packed import pack, plan_batches
 
 CPU = torch.device("cpu")
 
@@ -30,3 +30,12 @@ def test_results_come_back_in_order(bert: Bert) -> None:
     encodings = [bert.tokenizer.encode("the dog " * n) for n in (3, 1, 7, 2, 5)]
     lengths = run_in_batches(encodings, lambda batch, _: batch.cu_seqlens.diff().tolist(), CPU, max_tokens=12)
     assert lengths == [len(encoding) for encoding in encodings]
+
+
+def test_a_batch_that_was_sent_is_the_same() -> None:
+    batch = pack([[2, 5, 3], [2, 3], [2, 7, 8, 9, 3]], [[0, 0, 0], [0, 0], [0, 0, 1, 1, 1]])
+    sent = send(batch, CPU)
+    for name in ("token_ids", "segment_ids", "position_ids", "cu_seqlens"):
+        assert torch.equal(getattr(sent, name), getattr(batch, name)), name
+        assert getattr(sent, name).dtype == getattr(batch, name).dtype
+    assert sent.max_seqlen == batch.max_seqlen

@@ -23,6 +23,13 @@ def export(
     int8: Annotated[
         bool, typer.Option("--int8", help="Also eight-bit: about 4x as fast, a little less exact.")
     ] = False,
+    vnni: Annotated[
+        bool | None,
+        typer.Option(
+            "--vnni/--no-vnni",
+            help="The eight-bit file for CPUs with VNNI or AMX, or for any; by default as this one is.",
+        ),
+    ] = None,
     head: Annotated[
         str | None,
         typer.Option(help="hidden, sentence, pooler, mlm, nsp, classifier, tagger or span; by default what it is for."),
@@ -55,7 +62,7 @@ def export(
     if target is None and not folder.is_dir():
         raise BertkitError(f"{model} is no folder; name one to write with --output")
     with _left_as_it_was(folder):
-        report = export_onnx(bert, folder, output=head, int8=int8, evaluate=evaluate, columns=roles)
+        report = export_onnx(bert, folder, output=head, int8=int8, vnni=vnni, evaluate=evaluate, columns=roles)
     if target is not None:
         bert.save(target)
     if json:

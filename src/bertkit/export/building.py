@@ -8,7 +8,7 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.export.encoder import add_encoder, box_layout, packed_layout
 from bertkit.export.graph import Graph
-from bertkit.export.linear import Array, FloatLinears, Linears, NarrowLinears
+from bertkit.export.linear import Array, FloatLinears, Linears, NarrowLinears, signed_sums_are_exact
 from bertkit.export.outputs import Output, add_outputs, check_output
 from bertkit.model.bert import BertModel
 from bertkit.model.formats.sentence_transformers import SentenceStyle
@@ -17,12 +17,17 @@ MOST_BYTES = 2**31 - 2**20  # of one ONNX file without side files
 
 
 def build_model(
-    model: BertModel, output: Output, *, style: SentenceStyle | None = None, largest: dict[str, Array] | None = None
+    model: BertModel,
+    output: Output,
+    *,
+    style: SentenceStyle | None = None,
+    largest: dict[str, Array] | None = None,
+    signed: bool | None = None,
 ) -> Any:
-    """The ONNX model of one output; eight-bit where the channels' largest values are given."""
+    """The ONNX model of one output; eight-bit where the channels' largest values are given, `signed` as NarrowLinears."""
     check_output(output, model.config)
     graph = Graph()
-    shapes = add_outputs(graph, model, linears_for(model, largest), output, style or SentenceStyle())
+    shapes = add_outputs(graph, model, linears_for(model, largest, signed), output, style or SentenceStyle())
     return _finish(graph, shapes, {"bertkit.output": output, "bertkit.precision": _precision(largest)})
 
 
@@ -45,11 +50,13 @@ def build_engine(model: BertModel, *, largest: dict[str, Array] | None = None, n
     return serialized
 
 
-def linears_for(model: BertModel, largest: dict[str, Array] | None) -> Linears:
-    """How linear layers are written down."""
+def linears_for(model: BertModel, largest: dict[str, Array] | None, signed: bool | None = None) -> Linears:
+    """How linear layers are written down; in eight bits for this CPU, unless it is said for which."""
     if largest is None:
         return FloatLinears()
-    return NarrowLinears(largest, follows_gelu=model.config.activation in ("gelu", "gelu_tanh"))
+    follows_gelu = model.config.activation in ("gelu", "gelu_tanh")
+    signed = signed_sums_are_exact() if signed is None else signed
+    return NarrowLinears(largest, follows_gelu=follows_gelu, signed=signed)
 
 
 def _precision(largest: dict[str, Array] | None) -> str:

@@ -15,7 +15,7 @@ from bertkit.errors import BertkitError
 OPSET = 17
 IR_VERSION = 9  # what ONNX Runtime 1.20 and newer read
 RUNTIME = "com.microsoft"
-INT32, INT64, FLOAT = 6, 7, 1  # ONNX's numbers of these types
+FLOAT, UINT8, INT32, INT64 = 1, 2, 6, 7  # ONNX's numbers of these types
 
 
 def load_onnx() -> Any:

@@ -8,13 +8,15 @@ Dimensions: T tokens, K inputs, N outputs.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertkit.export.graph import Graph
+from bertkit.export.graph import UINT8, Graph
 
 Array = NDArray[np.float32]
 SYMMETRIC, CENTRE = 127, 128  # steps to either side of zero, and where zero stands in unsigned bytes
@@ -31,17 +33,14 @@ LEAST_PEAK = 0.17 * GELU_STEPS / GELU_ZERO
 class Narrow:
     """A linear layer's weights in eight bits: [K, N] with a scale an output."""
 
-    weights: NDArray[np.uint8]  # zero stands at CENTRE
+    weights: NDArray[np.int8]
     scales: Array  # [N]
 
 
 def narrow(weights_NK: Array) -> Narrow:
-    """Round to the nearest of 255 steps, for every output by itself.
-
-    Unsigned, since a CPU with AVX2 alone cuts sums of unsigned times signed bytes at 32,767 and says nothing.
-    """
+    """Round to the nearest of 255 steps, for every output by itself."""
     scales = np.maximum(np.abs(weights_NK).max(axis=1) / SYMMETRIC, SMALLEST).astype(np.float32)
-    return Narrow((np.round(weights_NK / scales[:, None]) + CENTRE).astype(np.uint8).T.copy(), scales)
+    return Narrow(np.round(weights_NK / scales[:, None]).astype(np.int8).T.copy(), scales)
 
 
 def smoothing(largest_K: Array, weights_NK: Array, share: float) -> Array:
@@ -87,12 +86,17 @@ class FloatLinears:
 
 
 class NarrowLinears:
-    """Products of bytes, for one graph. `largest` holds each smoothed input's largest values a channel, by "layer.kind"."""
+    """Products of bytes, for one graph. `largest` holds each smoothed input's largest values a channel, by "layer.kind".
+
+    Signed weights are for CPUs of which `signed_sums_are_exact` holds, unsigned ones, with zero at 128, for any: slower
+    by far where both are right, and equal to the bit.
+    """
 
     rounded = True
 
-    def __init__(self, largest: dict[str, Array], *, follows_gelu: bool) -> None:
+    def __init__(self, largest: dict[str, Array], *, follows_gelu: bool, signed: bool) -> None:
         self.largest = largest
+        self.signed = signed
         self.follows_gelu = follows_gelu  # then `down` reads values from -0.17 up
         self._zeros: dict[tuple[int, bool], str] = {}  # zero points of all tokens, or of the chosen, made once
 
@@ -135,14 +139,36 @@ class NarrowLinears:
 
     def _product8(self, graph: Graph, bytes_: str, weights: Array, zero: int, rows: str) -> str:
         small = narrow(weights)
+        places = small.weights if self.signed else (small.weights.astype(np.int16) + CENTRE).astype(np.uint8)
+        centres = [np.uint8(zero)] if self.signed else [np.uint8(zero), np.uint8(CENTRE)]
         product = graph.add(
             "MatMulIntegerToFloat",
             bytes_,
-            graph.constant(small.weights),
+            graph.constant(places),
             graph.constant(1.0),
             graph.constant(small.scales),
-            graph.constant(np.uint8(zero)),
-            graph.constant(np.uint8(CENTRE)),
+            *map(graph.constant, centres),
             runtime=True,
         )
         return graph.add("Mul", product, rows)
+
+
+@cache
+def signed_sums_are_exact() -> bool:
+    """Whether ONNX Runtime adds up products of unsigned and signed bytes exactly on this CPU, found by trial.
+
+    x86 without VNNI or AMX adds pairs of them in 16 bits and cuts sums at 32,767, without a word.
+    """
+    if find_spec("onnxruntime") is None:
+        return False
+    import onnxruntime
+
+    graph = Graph()
+    bytes_ = graph.add_input("bytes", ["rows", 64], UINT8)
+    weights = graph.constant(np.full((64, 16), SYMMETRIC, np.int8))
+    one = graph.constant(1.0)
+    graph.add("MatMulIntegerToFloat", bytes_, weights, one, one, runtime=True, output="sums")
+    model = graph.finish({"sums": ("rows", 16)}, {})
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    sums = session.run(None, {"bytes": np.full((8, 64), 255, np.uint8)})[0]
+    return bool((sums == 64 * 255 * SYMMETRIC).all())

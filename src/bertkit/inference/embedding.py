@@ -31,7 +31,9 @@ Vectors = NDArray[np.floating[Any]]
 # Tokenized and sorted together: enough texts to sort well, and few enough characters to bound memory.
 CHUNK_TEXTS = 4096
 CHUNK_CHARACTERS = 8_000_000
-FIRST_ON_GPU = 512  # texts of the first chunk there, doubled from chunk to chunk: it waits while they are tokenized
+# A GPU waits while its first texts are tokenized, and nothing is tokenized while it computes the last: few at first, twice
+# as many from chunk to chunk, and never very many.
+FIRST_ON_GPU, MOST_ON_GPU = 512, 2048
 FEW_TEXTS = 64  # not worth a thread
 
 
@@ -72,10 +74,10 @@ def embed_stream(
     """Vectors of chunk after chunk of the texts, in their order; `progress` is told how many are done."""
     check_layer(options.layer, model.config.num_layers)
     limit = min(model.config.max_positions, options.max_length or model.config.max_positions)
-    first = CHUNK_TEXTS if model.device.type == "cpu" else FIRST_ON_GPU
+    sizes = (CHUNK_TEXTS, CHUNK_TEXTS) if model.device.type == "cpu" else (FIRST_ON_GPU, MOST_ON_GPU)
     chunks = (
-        tokenizer.encode_batch(chunk, max_length=limit, long=options.long, stride=0)
-        for chunk in text_chunks(texts, first)
+        tokenizer.encode_batch(chunk, max_length=limit, long=options.long, stride=0, offsets=False)
+        for chunk in text_chunks(texts, *sizes)
     )
     few = isinstance(texts, Sequence) and len(texts) <= FEW_TEXTS
     for windows in chunks if few else ahead(chunks):
@@ -84,7 +86,7 @@ def embed_stream(
             progress(len(windows))
 
 
-def text_chunks(texts: Iterable[TextT], first: int = CHUNK_TEXTS) -> Iterator[list[TextT]]:
+def text_chunks(texts: Iterable[TextT], first: int, largest: int) -> Iterator[list[TextT]]:
     """Texts in lists of a bounded size that doubles, so that a stream of any length is never held whole."""
     chunk: list[TextT] = []
     num_characters = 0
@@ -96,7 +98,7 @@ def text_chunks(texts: Iterable[TextT], first: int = CHUNK_TEXTS) -> Iterator[li
         if len(chunk) == most or num_characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, num_characters = [], 0
-            most = min(2 * most, CHUNK_TEXTS)
+            most = min(2 * most, largest)
     if chunk:
         yield chunk
 

@@ -2,8 +2,8 @@
 
 The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` the two large products of a layer, up and
 down, take rows in eight bits, from copies made once; queries and keys would not stand it (docs/log.md). The choice
-between the two ways is `takes_fast_inference`. In half precision GELU is the product's own epilogue, in its tanh form: at
-most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
+between the two ways is `takes_fast_inference`. GELU is the product's own epilogue, in its tanh form: at most 0.0005 from
+the erf form, where bf16 rounds 1 by 0.004.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ from bertkit.model.packed import PackedBatch
 
 if TYPE_CHECKING:
     from bertkit.model.encoder import Encoder, Layer
-    from bertkit.model.kernels.rows8 import Rows8
+    from bertkit.model.kernels.products import Matrix8
 
 LEAST_TOKENS = 4096  # below this, launching our kernels takes longer than they save
 HEAD_SIZES = (16, 32, 64, 128)
@@ -27,8 +27,8 @@ CAPABILITY, CAPABILITY8 = (8, 0), (8, 9)
 class Eight(NamedTuple):
     """A layer's matrices in eight bits."""
 
-    up: "Rows8"
-    down: "Rows8"
+    up: "Matrix8"
+    down: "Matrix8"
 
 
 def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
@@ -40,7 +40,11 @@ def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
 
 def can_use_eight_bits(encoder: "Encoder") -> bool:
     """Whether `use_eight_bits` is for this encoder, where it is."""
-    return encoder.embeddings.token.weight.dtype == torch.bfloat16 and _has_kernels(encoder, CAPABILITY8)
+    wide = cast("Layer", encoder.layers[0]).up.out_features
+    fits = (
+        encoder.embeddings.token.weight.dtype == torch.bfloat16 and wide % 16 == 0
+    )  # as products of eight bits want it
+    return fits and _has_kernels(encoder, CAPABILITY8)
 
 
 def _has_kernels(encoder: "Encoder", capability: tuple[int, int]) -> bool:
@@ -50,7 +54,11 @@ def _has_kernels(encoder: "Encoder", capability: tuple[int, int]) -> bool:
     layer = cast("Layer", encoder.layers[0])
     is_known = layer.activation is F.gelu and weight.shape[1] // layer.num_heads in HEAD_SIZES
     can = torch.cuda.get_device_capability(weight.device) >= capability
-    return is_known and can and importlib.util.find_spec("triton") is not None
+    if not is_known or not can or importlib.util.find_spec("triton") is None:
+        return False
+    from bertkit.model.kernels.products import is_there
+
+    return is_there()
 
 
 def fast_forward(
@@ -74,35 +82,35 @@ def fast_forward(
 
 def _layer(layer: "Layer", x: Tensor, batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> Tensor:
     from bertkit.model.kernels.attention import LONGEST, attention_forward
-    from bertkit.model.kernels.gelu import gelu_forward8
     from bertkit.model.kernels.layer_norm import norm_forward
     from bertkit.model.kernels.long_attention import long_attention_forward
-    from bertkit.model.kernels.rows8 import product8
+    from bertkit.model.kernels.products import add_product8_, gelu_product, gelu_product8, product
 
     is_long, heads = batch.max_seqlen > LONGEST, layer.num_heads
-    qkv = F.linear(x, layer.qkv.weight, layer.qkv.bias if is_long else None).view(x.shape[0], 3, heads, -1)
     if is_long:
+        qkv = F.linear(x, layer.qkv.weight, layer.qkv.bias).view(x.shape[0], 3, heads, -1)
         mixed = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
     else:
+        qkv = product(x, layer.qkv.weight).view(x.shape[0], 3, heads, -1)
         mixed = attention_forward(qkv, layer.qkv.bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
     if rows is not None:
         x, mixed = x[rows], mixed[rows]
     norm, out = layer.attention_norm, layer.attention_output
-    summed = x.addmm_(mixed, out.weight.t())  # nobody else reads x
-    normed = norm_forward(summed, None, out.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None)
+    made = product(mixed, out.weight)
+    normed = norm_forward(made, x, out.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None)
     norm = layer.output_norm
     if eight is None or normed.rows8 is None:
-        active = torch._addmm_activation(layer.up.bias, normed.out, layer.up.weight.t(), use_gelu=True)
-        product, residual = normed.out.addmm_(active, layer.down.weight.t()), None
+        active = gelu_product(normed.out, layer.up.weight, layer.up.bias)
+        made, residual = product(active, layer.down.weight), normed.out
     else:
-        active8 = gelu_forward8(product8(normed.rows8, eight.up), layer.up.bias)
-        product, residual = product8(active8, eight.down), normed.out
-    return norm_forward(product, residual, layer.down.bias, norm.weight, norm.bias, norm.eps).out
+        active = gelu_product8(normed.rows8.values, eight.up, layer.up.bias)
+        made, residual = add_product8_(active, eight.down, normed.out), None
+    return norm_forward(made, residual, layer.down.bias, norm.weight, norm.bias, norm.eps).out
 
 
 def narrow_layers(encoder: "Encoder") -> list[Eight]:
     """Every layer's matrices in eight bits."""
-    from bertkit.model.kernels.rows8 import narrow_rows
+    from bertkit.model.kernels.products import narrow_matrix
 
     layers = cast("list[Layer]", encoder.layers)
-    return [Eight(*(narrow_rows(m.weight[None]) for m in (layer.up, layer.down))) for layer in layers]
+    return [Eight(narrow_matrix(layer.up.weight), narrow_matrix(layer.down.weight)) for layer in layers]

@@ -6,6 +6,7 @@ works on the T real tokens, so a batch is limited by tokens and not by rows.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,10 +54,6 @@ class PackedBatch:
         """The same batch on another device."""
         return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self) -> "PackedBatch":
-        """The same batch in memory from which a GPU takes it without the host waiting."""
-        return map_tensors(self, Tensor.pin_memory)
-
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""
         return torch.split(hidden, self.cu_seqlens.diff().tolist())
@@ -90,8 +87,7 @@ def pack(token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]
 
 
 def _lay_end_to_end(sequences: Sequence[Sequence[int]]) -> Tensor:
-    arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
-    return torch.from_numpy(np.concatenate(arrays)) if arrays else torch.empty(0, dtype=torch.int64)
+    return torch.from_numpy(np.fromiter(chain.from_iterable(sequences), np.int64))
 
 
 def plan_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:

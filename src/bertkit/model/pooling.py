@@ -1,5 +1,6 @@
 """Token vectors -> one vector a sequence, over its real tokens alone: masked mean, [CLS] or max."""
 
+import importlib.util
 from typing import Literal
 
 import torch
@@ -14,6 +15,18 @@ def pool(hidden_TD: Tensor, batch: PackedBatch, pooling: Pooling) -> Tensor:
     """One vector a sequence, [N, D]; there is no padding that could leak in."""
     if pooling == "cls":
         return hidden_TD if hidden_TD.shape[0] == len(batch) else hidden_TD[batch.cls_rows]
+    if pooling == "mean" and _takes_kernel(hidden_TD):
+        from bertkit.model.kernels.pooling import mean_rows
+
+        return mean_rows(hidden_TD, batch.cu_seqlens)
     lengths = batch.cu_seqlens.diff().long()
-    # float32 sums: half precision would lose digits over hundreds of tokens
-    return torch.segment_reduce(hidden_TD.float(), pooling, lengths=lengths, axis=0)
+    # float32 sums: half precision would lose digits over hundreds of tokens. "unsafe" leaves out a check of the lengths
+    # for which the host would wait until a GPU is done.
+    return torch.segment_reduce(hidden_TD.float(), pooling, lengths=lengths, axis=0, unsafe=True)
+
+
+def _takes_kernel(hidden_TD: Tensor) -> bool:
+    """Whether a copy in float32 is saved: half precision on an NVIDIA GPU, no gradient asked for."""
+    if not hidden_TD.is_cuda or hidden_TD.dtype == torch.float32 or hidden_TD.requires_grad or torch.version.hip:
+        return False
+    return importlib.util.find_spec("triton") is not None

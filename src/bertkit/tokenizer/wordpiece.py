@@ -165,9 +165,13 @@ class Tokenizer:
         max_length: int | None = None,
         long: LongPolicy = "error",
         stride: int | None = None,
+        offsets: bool = True,
     ) -> list[list[Encoding]]:
-        """Many texts or pairs; each gives a list of one Encoding, or of several windows with long="window"."""
-        return self._encode(texts, Limit(max_length, long, stride))
+        """Many texts or pairs; each gives a list of one Encoding, or of several windows with long="window".
+
+        With offsets=False it is faster, and the Encodings know ids and tokens alone: not where they stand in the text.
+        """
+        return self._encode(texts, Limit(max_length, long, stride), offsets=offsets)
 
     def encode_ids(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """Token ids alone, without [CLS] and [SEP] around them and without any limit: the fastest way.
@@ -195,9 +199,9 @@ class Tokenizer:
         spec = pipeline.complete_spec({**self._stored.spec, "model": model}, self.special, source)
         return Tokenizer(replace(self._stored, spec=spec), source)
 
-    def _encode(self, texts: Sequence[Text], limit: Limit) -> list[list[Encoding]]:
+    def _encode(self, texts: Sequence[Text], limit: Limit, *, offsets: bool = True) -> list[list[Encoding]]:
         flat, paired = flatten(texts)
-        raws = iter(self._run(flat))
+        raws = iter(self._run(flat, offsets=offsets))
         special, cls_id, sep_id = self.special, self.cls_id, self.sep_id
         most = float("inf") if limit.max_length is None else limit.max_length
         encodings: list[list[Encoding]] = []

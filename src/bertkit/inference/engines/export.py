@@ -18,7 +18,7 @@ from bertkit.errors import BertkitError
 from bertkit.export.building import build_model
 from bertkit.export.channels import save_channels
 from bertkit.export.checking import largest_difference
-from bertkit.export.linear import Array
+from bertkit.export.linear import Array, signed_sums_are_exact
 from bertkit.export.outputs import Output, check_output, default_output
 from bertkit.inference.bert import Bert
 from bertkit.inference.engines.choose import (
@@ -46,6 +46,7 @@ class ExportReport:
     files: dict[str, int]  # path: bytes
     difference: float  # the largest of float32 ONNX to PyTorch
     cosines: dict[str, float] = field(default_factory=dict)  # of int8 sentence vectors to float32's: lowest, mean
+    vnni: bool | None = None  # whether the eight-bit file is for CPUs with VNNI or AMX alone
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # by precision, on the file given
 
     def to_json(self) -> dict[str, Any]:
@@ -60,6 +61,11 @@ class ExportReport:
             lines.append(
                 f"int8: cosines to float32 {self.cosines['lowest']:.4f} or more, {self.cosines['mean']:.4f} mean"
             )
+            lines.append(
+                "int8: the file is for CPUs with VNNI or AMX, and wrong on other x86 CPUs: --no-vnni is right on any"
+                if self.vnni
+                else "int8: the file is right on any CPU; with --vnni it is several times as fast where VNNI or AMX is"
+            )
         for name, value in self.scores.get("float32", {}).items():
             lines.append(f"{name}: float32 {value:.4f}, int8 {self.scores['int8'][name]:.4f}")
         return lines
@@ -71,15 +77,23 @@ def export_onnx(
     *,
     output: str | None = None,
     int8: bool = False,
+    vnni: bool | None = None,
     evaluate: str | Path | None = None,
     columns: dict[str, Any] | None = None,
 ) -> ExportReport:
-    """Write the ONNX files of a checkpoint into folder/onnx; `evaluate` is a file to score float32 and int8 on."""
+    """Write the ONNX files of a checkpoint into folder/onnx; `evaluate` is a file to score float32 and int8 on.
+
+    `vnni` says for which CPUs the eight-bit file is: those with VNNI or AMX, or any; by default for those like this one.
+    bertkit's own engine does not read it, and is right wherever it runs.
+    """
     wide = bert.model.encoder.embeddings.token.weight.dtype == torch.float32
     if isinstance(bert.model.encoder, SessionEncoder) or bert.device.type != "cpu" or not wide:
         raise BertkitError("export reads a checkpoint loaded with device='cpu', engine='torch' and dtype='float32'")
     if evaluate is not None and not int8:
         raise BertkitError("scores compare float32 with int8; add --int8, or leave out --evaluate")
+    if vnni is not None and not int8:
+        raise BertkitError("--vnni and --no-vnni are about eight bits; add --int8, or leave them out")
+    vnni = signed_sums_are_exact() if vnni is None else vnni
     chosen: Output = output or default_output(bert.config, bert.style)  # type: ignore[assignment]
     check_output(chosen, bert.config)
     place = make_folder(folder / FOLDER)
@@ -89,15 +103,15 @@ def export_onnx(
         if int8:
             channels = whole.enter_context(written_aside(place / CHANNELS_FILE))
         asides = [whole.enter_context(written_aside(place / name)) for name in names]
-        difference = _write(bert, asides[0], chosen, None)
+        difference = _write(bert, asides[0], chosen)
         if not difference <= ALLOWED_DIFFERENCE:  # also where it is NaN
             raise BertkitError(f"the exported graph differs from PyTorch by {difference:.1e}; please report this model")
         if int8:
             largest = sample_channels(bert)
-            if not math.isfinite(_write(bert, asides[1], chosen, largest)):
+            if not math.isfinite(_write(bert, asides[1], chosen, largest, vnni)):
                 raise BertkitError("the eight-bit graph gives no finite numbers; export this model without --int8")
             save_channels(channels, largest, bert.model)
-            report = compare_int8(bert, largest, evaluate, columns or {})
+            report = {"vnni": vnni, **compare_int8(bert, largest, evaluate, columns or {})}
     if not int8:  # an export takes the place of the one before, or `auto` would go on with its eight bits
         for name in (CHANNELS_FILE, NARROW_FILE):
             (place / name).unlink(missing_ok=True)
@@ -105,9 +119,12 @@ def export_onnx(
     return ExportReport(chosen, files, difference, **report)
 
 
-def _write(bert: Bert, path: Path, output: Output, largest: dict[str, Array] | None) -> float:
+def _write(
+    bert: Bert, path: Path, output: Output, largest: dict[str, Array] | None = None, signed: bool | None = None
+) -> float:
     """One file; its largest difference to PyTorch."""
-    path.write_bytes(build_model(bert.model, output, style=bert.style, largest=largest).SerializeToString())
+    made = build_model(bert.model, output, style=bert.style, largest=largest, signed=signed)
+    path.write_bytes(made.SerializeToString())
     return largest_difference(open_session(str(path)), bert.model, output, bert.style)
 
 

@@ -30,7 +30,7 @@ def normal_cdf(x):
 @triton.jit(do_not_specialize=["zero"])
 def gelu_forward_kernel(
     product, bias, out, out8, zero, num_rows,
-    I: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, EIGHT: tl.constexpr,  # noqa: E741
+    I: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, EIGHT: tl.constexpr,  # noqa: E741
 ):  # fmt: skip
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -40,8 +40,7 @@ def gelu_forward_kernel(
     x += tl.load(bias + column, mask=column < I, other=0.0)[None, :]
     below, _ = normal_cdf(x)
     x *= below
-    if WIDE:
-        tl.store(out + places, x.to(out.dtype.element_ty), mask=valid)
+    tl.store(out + places, x.to(out.dtype.element_ty), mask=valid)
     if EIGHT:
         tl.store(out8 + zero * 8 + places, (x * 8.0).to(out8.dtype.element_ty), mask=valid)
 
@@ -76,25 +75,13 @@ def gelu_forward(product_TI: Tensor, bias: Tensor, *, eight: bool = False) -> tu
     """gelu(product + bias), [T, I], also in eight bits where asked for."""
     out = torch.empty_like(product_TI)
     rows8 = activation_rows8(product_TI) if eight else None
-    _gelu_forward(product_TI, bias, out, rows8)
-    return out, rows8
-
-
-def gelu_forward8(product_TI: Tensor, bias: Tensor) -> Rows8:
-    """The same in eight bits alone, for where no gradient will be asked for."""
-    rows8 = activation_rows8(product_TI)
-    _gelu_forward(product_TI, bias, None, rows8)
-    return rows8
-
-
-def _gelu_forward(product_TI: Tensor, bias: Tensor, out: Tensor | None, rows8: Rows8 | None) -> None:
     num_rows, width = product_TI.shape
     rows = ROWS8 if rows8 else ROWS
     grid = (triton.cdiv(num_rows, rows), triton.cdiv(width, COLUMNS))
-    stores = (out is not None, rows8 is not None)
     gelu_forward_kernel[grid](
-        product_TI, bias, out, rows8 and rows8.values, 0, num_rows, width, COLUMNS, rows, *stores, num_warps=4
+        product_TI, bias, out, rows8 and rows8.values, 0, num_rows, width, COLUMNS, rows, eight, num_warps=4
     )
+    return out, rows8
 
 
 def gelu_backward_(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bertkit.model.kernels.rows8 import ACTIVATION, Rows8, store_row8
 
-ROWS, ROWS_BACK = 4, 2  # rows of a tile
+ROWS, ROWS_BACK = 2, 2  # rows of a tile
 PROGRAMS_PER_CORE = 4
 
 
@@ -129,7 +129,7 @@ def norm_forward(
     rows8 = activation_rows8(out) if eight else None
     norm_forward_kernel[(triton.cdiv(num_rows, ROWS),)](
         product_TD, residual_TD, bias, weight, shift, out, means, deviations, rows8 and rows8.values, 0, num_rows, epsilon,
-        width, triton.next_power_of_2(width), ROWS, residual_TD is not None, eight, num_warps=2,
+        width, triton.next_power_of_2(width), ROWS, residual_TD is not None, eight, num_warps=1,
     )  # fmt: skip
     return Normed(out, means, deviations, rows8)
 
