@@ -3,7 +3,8 @@
     python -m bench.gpu --store FOLDER --tokenizer FOLDER -o results [--rows base-128 base-512 ...] [--minutes 9]
 
 Rows that no time is left for are named, never guessed. Every row: median of groups of steady steps, its range, model
-FLOP/s of the products really computed. The peers' models are compiled first, several at once, into torch's cache on disk.
+FLOP/s of the products really computed. The peers' models are compiled first, all at once, into torch's cache on disk: a
+process that compiles gets too little memory to compute, and ends there.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +38,10 @@ WORKS = {
 }
 PEERS = [(False, 0.1), (True, 0.1), (True, 0.0)]  # compiled or eager, and the dropout
 COMPILED_ALONE = ("large", "small")  # sizes whose peer is not measured eager
-WITH_DROPOUT_ALONE = ("base-512-real", "small-128")  # rows whose peer is not measured without
+WITHOUT_DROPOUT_TOO = ("base-128",)  # rows whose peer is also measured without
+BF16_TOO = ("base-128", "base-512", "small-128")
 FEWER = 25  # steps of the way that is not the row's own
-COMPILED_AT_ONCE = 3  # as many of the peer's models as fit into memory
+COMPILED_AT_ONCE, COMPILING_MEMORY = 6, 0.14  # processes, and the share of the GPU's memory that each has
 PEER_TOKENS = {"large": 32768}  # a batch that fits, and 65,536 elsewhere
 
 
@@ -66,10 +69,9 @@ every_steps = 0
 def training_row(name: str, data: Data, peers: list[tuple[bool, float]]) -> list[dict[str, Any]]:
     """bertkit in eight bits and in bf16, then the peer's ways: compiled or not, with this dropout."""
     work = WORKS[name]
-    found = [
-        bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True),
-        bertkit_rate(work, data, FEWER, way="bertkit, bf16"),
-    ]
+    found = [bertkit_rate(work, data, way="bertkit, eight bits", eight_bits=True)]
+    if name in BF16_TOO:
+        found.append(bertkit_rate(work, data, FEWER, way="bertkit, bf16"))
     for compiled, dropout in peers_of(name, peers):
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
         found.append(transformers_rate(peer_work(work), data, compiled=compiled, dropout=dropout, way=way))
@@ -78,7 +80,7 @@ def training_row(name: str, data: Data, peers: list[tuple[bool, float]]) -> list
 
 def peers_of(name: str, peers: list[tuple[bool, float]]) -> list[tuple[bool, float]]:
     """Those that a row is measured with."""
-    eager, without = WORKS[name].size not in COMPILED_ALONE, name not in WITH_DROPOUT_ALONE
+    eager, without = WORKS[name].size not in COMPILED_ALONE, name in WITHOUT_DROPOUT_TOO
     return [(compiled, dropout) for compiled, dropout in peers if (compiled or eager) and (dropout or without)]
 
 
@@ -109,26 +111,24 @@ def make_rows(data: Data, peers: list[tuple[bool, float]]) -> dict[str, Callable
     }
     rows["embed-full"] = lambda: [asdict(speed) for speed in encoder_speeds(data)]
     rows["embed-texts"] = lambda: [asdict(speed) for speed in text_speeds(data)]
-    rows["first-step"] = lambda: first_steps(data)
+    rows["first-step"] = lambda: first_step(data)
     return rows
 
 
-def first_steps(data: Data) -> list[dict[str, Any]]:
-    """Seconds from the start of `bertkit pretrain` to its first step in the journal, first and second time."""
-    seconds = []
+def first_step(data: Data) -> list[dict[str, Any]]:
+    """Seconds from the start of `bertkit pretrain` to its first step in the journal; rows before have filled its caches."""
     with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / "recipe.toml"
+        recipe, out = Path(folder) / "recipe.toml", Path(folder) / "run"
         recipe.write_text(FIRST_STEP.format(store=data.store.folder, tokenizer=data.folder), encoding="utf-8")
-        for number in range(2):
-            out, began = Path(folder) / f"run-{number}", time.monotonic()
-            command = [sys.executable, "-m", "bertkit.cli.main", "pretrain", str(recipe), "--out", str(out)]
-            run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-            while run.poll() is None and not has_step(out / "journal.jsonl"):
-                time.sleep(0.05)
-            seconds.append(time.monotonic() - began)
-            if run.wait():
-                raise RuntimeError(f"`{' '.join(command)}` failed")
-    return [{"way": way, "seconds": taken} for way, taken in zip(("first run", "again"), seconds, strict=True)]
+        began = time.monotonic()
+        command = [sys.executable, "-m", "bertkit.cli.main", "pretrain", str(recipe), "--out", str(out)]
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while run.poll() is None and not has_step(out / "journal.jsonl"):
+            time.sleep(0.05)
+        seconds = time.monotonic() - began
+        if run.wait():
+            raise RuntimeError(f"`{' '.join(command)}` failed")
+    return [{"way": "bertkit pretrain", "seconds": seconds}]
 
 
 def has_step(journal: Path) -> bool:
@@ -173,7 +173,9 @@ def main() -> None:
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
     if given.compile:
         work = peer_work(WORKS[given.compile[0]])
-        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
+        torch.cuda.set_per_process_memory_fraction(COMPILING_MEMORY)
+        with suppress(torch.OutOfMemoryError):
+            transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
         return
     about = {"device": torch.cuda.get_device_name(), **versions("transformers")}
     began, results = time.monotonic(), {}

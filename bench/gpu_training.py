@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch import Tensor
 
 from bertkit.corpus.store import TokenStore
@@ -140,7 +141,7 @@ def transformers_rate(
     *,
     compiled: bool,
     dropout: float = 0.1,
-    steps: int = 30,
+    steps: int = 20,
     warm: int = PEER_WARM,
     way: str = "",
 ) -> Rate:
@@ -162,6 +163,7 @@ def transformers_rate(
     config._attn_implementation = "sdpa"
     model = BertForPreTraining(config).to(DEVICE).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    torch._functorch.config.force_non_lazy_backward_lowering = True  # both ways compiled before anything is computed
     run = torch.compile(model) if compiled else model
     batches = list(padded_batches(data.feed(work), work, warm + steps))
     rates = []
