@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
+import pytest
 
 from bertkit.inference.bert import Bert
 from bertkit.inference.fresh import untrained
@@ -37,9 +39,20 @@ def test_scores_of_both_precisions(tmp_path: Path) -> None:
     assert (folder / "onnx" / "int8_channels.safetensors").is_file()
 
 
+@pytest.mark.parametrize(("option", "kind"), [("--vnni", "INT8"), ("--no-vnni", "UINT8")])
+def test_the_eight_bit_file_is_for_the_cpus_asked_for(folder: Path, tmp_path: Path, option: str, kind: str) -> None:
+    out, _ = run("export", "-m", str(folder), "-o", str(tmp_path / "new"), "--int8", option)
+    assert ("right on any CPU" in out) == (option == "--no-vnni")
+    graph = onnx.load(tmp_path / "new" / "onnx" / "model_int8.onnx").graph
+    products = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
+    kinds = {value.name: onnx.TensorProto.DataType.Name(value.data_type) for value in graph.initializer}
+    assert {kinds[node.input[1]] for node in products} == {kind}
+
+
 def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
     assert "it can give hidden, sentence" in refusal("export", "-m", str(folder), "--head", "tagger")
     assert "add --int8" in refusal("export", "-m", str(folder), "--evaluate", str(tmp_path / "x.csv"))
+    assert "add --int8" in refusal("export", "-m", str(folder), "--no-vnni")
     assert not (folder / "onnx" / "model.onnx").exists()
 
 
