@@ -70,13 +70,14 @@ def fast_forward(
 
     parts = encoder.embeddings
     ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
-    summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
-    no_bias = torch.zeros_like(parts.norm.weight)
-    x = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps).out
-    last = len(encoder.layers) - 1
-    for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
-        chosen = rows if index == last else None
-        x = _layer(layer, x, batch, chosen, eights[index] if eights else None)
+    with torch.cuda.device(batch.token_ids.device):
+        summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
+        no_bias = torch.zeros_like(parts.norm.weight)
+        x = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps).out
+        last = len(encoder.layers) - 1
+        for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
+            chosen = rows if index == last else None
+            x = _layer(layer, x, batch, chosen, eights[index] if eights else None)
     return x
 
 

@@ -28,5 +28,7 @@ def mean_rows(hidden_TD: Tensor, cu_seqlens: Tensor) -> Tensor:
     """One vector a sequence, in float32; a sequence without tokens has none (NaN)."""
     num, width = cu_seqlens.shape[0] - 1, hidden_TD.shape[1]
     out = torch.empty(num, width, dtype=torch.float32, device=hidden_TD.device)
-    mean_rows_kernel[(num, triton.cdiv(width, COLUMNS))](hidden_TD, cu_seqlens, out, width, ROWS, COLUMNS, num_warps=4)
+    grid = (num, triton.cdiv(width, COLUMNS))
+    with torch.cuda.device(hidden_TD.device):
+        mean_rows_kernel[grid](hidden_TD, cu_seqlens, out, width, ROWS, COLUMNS, num_warps=4)
     return out

@@ -82,15 +82,17 @@ def _multiply(
     residual: Tensor | None = None,
 ) -> Tensor:
     kind = _Kind(weights.shape[1], weights.shape[0], rows.dtype, follow)
-    out = torch.empty(rows.shape[0], kind.num_outputs, dtype=kind.out, device=rows.device)
-    if not rows.shape[0]:
+    num_rows, out = rows.shape[0], residual
+    if out is None:
+        out = torch.empty(num_rows, kind.num_outputs, dtype=kind.out, device=rows.device)
+    if not num_rows:
         return out
     with _lock:
-        plan = _plan(kind, rows.shape[0].bit_length(), rows.device)
-        plan.set_places(rows.shape[0], bias, scale)
+        plan = _plan(kind, num_rows.bit_length(), rows.device)
+        plan.set_places(num_rows, bias, scale)
         if plan.fastest is None:
-            plan.fastest = plan.chosen = _find_fastest(plan, rows, weights, out)
-        return plan.run(plan.chosen, rows, weights, out if residual is None else residual)
+            plan.fastest = plan.chosen = _find_fastest(plan, rows, weights, torch.zeros_like(out))
+        return plan.run(plan.chosen, rows, weights, out)
 
 
 class _Kind(NamedTuple):
@@ -236,7 +238,6 @@ def _plan(kind: _Kind, bits: int, device: torch.device) -> _Plan:
 def _find_fastest(plan: _Plan, rows: Tensor, weights: Tensor, out: Tensor) -> _Algorithm:
     """By trial; `out` is written over."""
     found = plan.candidates()
-    out.zero_()
     times = [_milliseconds(partial(plan.run, tried, rows, weights, out)) for tried in found]
     best = times.index(min(times))
     return found[best if times[best] < GAIN * times[0] else 0]
