@@ -1,13 +1,16 @@
 """Embedding on a GPU: full sequences through the encoder alone, and real texts of mixed length from string to vector.
 
 The peer of full sequences is transformers' BertModel in bf16, eager: compiled it was slower (docs/log.md). The peer of
-texts is sentence-transformers in bf16, with its default batch and with larger ones.
+texts is sentence-transformers in bf16, with its default batch and with larger ones. What is measured is a dictionary of
+functions, so that a way that fails does not take the others with it.
 """
 
+import copy
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,14 +19,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.gpu_training import DEVICE, Data, clean
+from bench.gpu_training import DEVICE, Data, Ways
 from bertkit.inference.bert import Bert
 from bertkit.model.bert import BertModel
 from bertkit.model.config import preset
+from bertkit.model.fast_inference import can_use_eight_bits
 from bertkit.model.packed import pack
 from bertkit.model.pooling import pool
 
 ROWS, LENGTH = 512, 128
+PEER_BATCHES = (32, 128, 512)  # texts; the first is its default
 Vectors = NDArray[np.floating[Any]]
 
 
@@ -37,25 +42,31 @@ class Speed:
     min_cosine: float
 
 
-def encoder_speeds(data: Data, size: str = "base") -> list[Speed]:
-    """Tokens a second of full rows, peers and bertkit in bf16, and bertkit in eight bits."""
+def encoder_ways(data: Data, size: str = "base") -> Ways:
+    """Tokens a second of full rows, the peer and bertkit in bf16, and bertkit in eight bits."""
     torch.manual_seed(0)
     model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
     ids = real_rows(data)
     batch = pack([row.tolist() for row in ids]).to(DEVICE)
     with torch.inference_mode():
         exact = pool(model.encoder(batch, backend="sdpa"), batch, "mean").float()
-    found = [measure("transformers eager", peer_encoder(model, torch.from_numpy(ids).to(DEVICE)), ids.size, exact)]
-    clean()
-    model.to(torch.bfloat16)
+    half = copy.deepcopy(model).to(torch.bfloat16)
 
-    def embed() -> torch.Tensor:
-        return pool(model.encoder(batch), batch, "mean")
+    def own(way: str, *, eight_bits: bool) -> dict[str, Any]:
+        if eight_bits and not can_use_eight_bits(half.encoder):
+            raise RuntimeError("this device does not multiply in eight bits")  # and bf16 would be measured in its place
+        if eight_bits:
+            half.encoder.use_eight_bits()
+        return asdict(measure(way, lambda: pool(half.encoder(batch), batch, "mean"), ids.size, exact))
 
-    found.append(measure("bertkit bf16", embed, ids.size, exact))
-    model.encoder.use_eight_bits()
-    found.append(measure("bertkit eight bits", embed, ids.size, exact))
-    return found
+    def peer(way: str) -> dict[str, Any]:
+        return asdict(measure(way, peer_encoder(model, torch.from_numpy(ids).to(DEVICE)), ids.size, exact))
+
+    return {
+        "transformers eager": partial(peer, "transformers eager"),
+        "bertkit bf16": partial(own, "bertkit bf16", eight_bits=False),
+        "bertkit eight bits": partial(own, "bertkit eight bits", eight_bits=True),
+    }
 
 
 def real_rows(data: Data) -> NDArray[np.int64]:
@@ -67,8 +78,6 @@ def real_rows(data: Data) -> NDArray[np.int64]:
 
 def peer_encoder(model: BertModel, ids: torch.Tensor) -> Callable[[], torch.Tensor]:
     """transformers' encoder with the same weights."""
-    import tempfile
-
     from transformers import AutoModel
 
     from bertkit.model.formats import save_model
@@ -80,7 +89,7 @@ def peer_encoder(model: BertModel, ids: torch.Tensor) -> Callable[[], torch.Tens
 
 
 def measure(way: str, run: Callable[[], torch.Tensor], units: int, exact: torch.Tensor, rounds: int = 15) -> Speed:
-    """Rounds of ten calls each, after as many that do not count."""
+    """Rounds of ten calls each, after twenty calls that do not count."""
     with torch.inference_mode():
         for _ in range(20):
             vectors = run()
@@ -96,7 +105,7 @@ def measure(way: str, run: Callable[[], torch.Tensor], units: int, exact: torch.
     return Speed(way, median(rates), (min(rates), max(rates)), cosine)
 
 
-def text_speeds(data: Data, size: str = "base", num_texts: int = 4_000) -> list[Speed]:
+def text_ways(data: Data, size: str = "base", num_texts: int = 4_000) -> Ways:
     """Texts a second, from string to vector in host memory."""
     torch.manual_seed(0)
     model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
@@ -104,13 +113,17 @@ def text_speeds(data: Data, size: str = "base", num_texts: int = 4_000) -> list[
     bert = Bert(model, data.tokenizer)
     exact = np.asarray(bert.embed(texts[:500]))
     model.to(torch.bfloat16)
-    peer = sentence_transformer(model, data)
-    ways: dict[str, Callable[[], Vectors]] = {
-        f"sentence-transformers, batches of {most}": partial(peer.encode, texts, batch_size=most)
-        for most in (32, 128, 512)
-    }
-    ways["bertkit bf16"] = lambda: np.asarray(bert.embed(texts))
-    return [measure_texts(way, embed, len(texts), exact) for way, embed in ways.items()]
+    peer = cache(lambda: sentence_transformer(model, data))
+
+    def theirs(way: str, batch_size: int) -> dict[str, Any]:
+        return asdict(measure_texts(way, partial(peer().encode, texts, batch_size=batch_size), len(texts), exact))
+
+    def own(way: str) -> dict[str, Any]:
+        return asdict(measure_texts(way, lambda: np.asarray(bert.embed(texts)), len(texts), exact))
+
+    names = {f"sentence-transformers, batches of {size_}": size_ for size_ in PEER_BATCHES}
+    ways: Ways = {name: partial(theirs, name, size_) for name, size_ in names.items()}
+    return {**ways, "bertkit bf16": partial(own, "bertkit bf16")}
 
 
 def mixed_texts(data: Data, num: int) -> list[str]:
@@ -130,8 +143,6 @@ def mixed_texts(data: Data, num: int) -> list[str]:
 
 def sentence_transformer(model: BertModel, data: Data) -> Any:
     """The library's own model of the same weights, in bf16."""
-    import tempfile
-
     from sentence_transformers import SentenceTransformer
 
     from bertkit.model.formats import save_model
@@ -142,7 +153,7 @@ def sentence_transformer(model: BertModel, data: Data) -> Any:
         data.tokenizer.save(folder)
         write_style(Path(folder), SentenceStyle(), model.config)
         chosen = {"dtype": torch.bfloat16, "attn_implementation": "sdpa"}
-        return SentenceTransformer(folder, device="cuda", model_kwargs=chosen)
+        return SentenceTransformer(folder, device=str(DEVICE), model_kwargs=chosen)
 
 
 def measure_texts(way: str, embed: Callable[[], Vectors], num: int, exact: Vectors, rounds: int = 3) -> Speed:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench.gpu_training import GROUP, Data, Work, bertkit_rate, clean
+from bench.gpu_training import GROUP, Data, Rate, Work, bertkit_rate, clean
 from bertkit.corpus.store import TokenStore
 from bertkit.tokenizer import Tokenizer
 
@@ -36,10 +36,8 @@ def measure(data: Data, path: Path) -> dict[str, list[dict[str, Any]]]:
         for value, work in points:
             if value in done:
                 continue
-            try:
-                rate = bertkit_rate(work, data, STEPS)
-            except torch.OutOfMemoryError:
-                clean()
+            rate = rate_or_none(work, data)
+            if rate is None:
                 print(f"{series} {value}: does not fit into memory", flush=True)
                 continue
             point = {"value": value, "tokens_per_second": rate.tokens_per_second, "spread": rate.spread}
@@ -47,6 +45,16 @@ def measure(data: Data, path: Path) -> dict[str, list[dict[str, Any]]]:
             path.write_text(json.dumps(found, indent=1), encoding="utf-8")
             print(f"{series} {value}: {rate.tokens_per_second / 1e3:,.0f} k tokens/s", flush=True)
     return found
+
+
+def rate_or_none(work: Work, data: Data) -> Rate | None:
+    """What bertkit reaches; None where memory is too small."""
+    try:
+        return bertkit_rate(work, data, STEPS)
+    except torch.OutOfMemoryError:
+        pass
+    clean()  # only now: the error held all that was computed with
+    return None
 
 
 def to_markdown(found: dict[str, list[dict[str, Any]]]) -> str:
@@ -88,6 +96,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", nargs=2, type=Path, metavar=("JSON", "SVG"))
     given = parser.parse_args()
+    if not given.plot and None in (given.store, given.tokenizer, given.json):
+        parser.error("give --store, --tokenizer and --json to measure, or --plot to draw")
     if given.plot:
         found = json.loads(given.plot[0].read_text(encoding="utf-8"))
         plot(found, given.plot[1])

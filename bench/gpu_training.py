@@ -8,7 +8,7 @@ no mask. Rates are of real tokens.
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -34,8 +34,9 @@ from bertkit.training.world import World
 DEVICE = torch.device("cuda")
 GROUP = 25  # steps timed together
 WARM = 1  # groups that do not count
-PEER_GROUP, PEER_WARM = 10, 10
+PEER_GROUP, PEER_WARM, PEER_STEPS = 8, 8, 24  # batches
 ADAMW = OptimizerConfig(learning_rate=1e-4)
+Ways = dict[str, Callable[[], dict[str, Any]]]  # a row of the table: each way's name, and what measures it
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ def make_rate(way: str, rates: list[float], steps: int, flops: float = 0.0) -> R
 
 def clean() -> None:
     """Give memory back."""
-    gc.collect()
     torch._dynamo.reset()
+    gc.collect()
     torch.cuda.empty_cache()
 
 
@@ -141,7 +142,7 @@ def transformers_rate(
     *,
     compiled: bool,
     dropout: float = 0.1,
-    steps: int = 20,
+    steps: int = PEER_STEPS,
     warm: int = PEER_WARM,
     way: str = "",
 ) -> Rate:
@@ -170,15 +171,16 @@ def transformers_rate(
     for first in range(0, len(batches), PEER_GROUP):
         torch.cuda.synchronize()
         began, tokens = time.perf_counter(), 0
-        for inputs, real in batches[first : first + PEER_GROUP]:
+        for number, (inputs, real) in enumerate(batches[first : first + PEER_GROUP], 1):
             moved = {name: tensor.to(DEVICE, non_blocking=True) for name, tensor in inputs.items()}
             with torch.autocast("cuda", torch.bfloat16):
-                loss = run(**moved).loss
+                loss = run(**moved).loss / work.micro_batches
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
             tokens += real
+            if number % work.micro_batches == 0:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         if first >= warm:
             rates.append(tokens / (time.perf_counter() - began))

@@ -54,6 +54,8 @@ def main() -> None:
         for seed in range(given.seeds):
             row = {"way": way, "seed": seed, **train(replace(recipe, seed=seed, **WAYS[way]))}
             rows.append(row)
+            if given.json:  # anew after every run: a run that is killed leaves those before it
+                given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
             print(f"{way:6} seed {seed}: held-out MLM loss {row['loss']:.4f}, NSP {row['nsp']:.1%}, "
                   f"{row['tokens_per_second'] / 1e3:,.0f} k tokens/s", flush=True)  # fmt: skip
     plain = [row["loss"] for row in rows if row["way"] == "plain"]
@@ -64,8 +66,6 @@ def main() -> None:
         print(
             f"{way:6} mean {mean:.4f}, {min(losses):.4f} to {max(losses):.4f}: {'within' if within else 'BEYOND'} plain"
         )
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -152,12 +152,12 @@ def test_eight_bit_rows_of_a_stack_and_of_its_transpose() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
+    from bertkit.model.kernels.e4m3 import ACTIVATION
     from bertkit.model.kernels.products import add_product8_, gelu_product, gelu_product8, narrow_matrix, product
-    from bertkit.model.kernels.rows8 import ACTIVATION
 
     torch.manual_seed(0)
     weights, bias = random(512, 256, scale=0.05).to(dtype), random(512).to(dtype)
-    for rows in (1031, 1100, 7):  # the second takes over what was chosen for the first
+    for rows in (1031, 1100, 7, 1):  # the second takes over what was chosen for the first
         x = random(rows, 256).to(dtype)
         plain = x.double() @ weights.double().t()
         active = F.gelu(plain + bias.double())
@@ -165,15 +165,20 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
         assert off(gelu_product(x, weights, bias), active) < BF16
         if dtype == torch.float16:
             continue
-        x8, residual, small = (
-            (x.float() * ACTIVATION).to(torch.float8_e4m3fn),
-            random(rows, 512),
-            narrow_matrix(weights),
-        )
+        x8 = (x.float() * ACTIVATION).to(torch.float8_e4m3fn)
+        residual, small = random(rows, 512), narrow_matrix(weights)
         assert off(gelu_product8(x8, small, bias).float() / ACTIVATION, active) < EIGHT
         summed = add_product8_(x8, small, residual.to(dtype))
         assert off(summed, plain + residual.double()) < EIGHT
     assert product(x[:0], weights).shape == (0, 512)
+
+
+def test_products_of_what_lies_oddly_in_memory() -> None:
+    from bertkit.model.kernels.products import product
+
+    torch.manual_seed(0)
+    rows, weights = random(300, 257).bfloat16()[:, 1:], random(256, 512).bfloat16().t()
+    assert off(product(rows, weights), rows.double() @ weights.double().t()) < BF16
 
 
 def test_means_of_sequences() -> None:
@@ -181,9 +186,10 @@ def test_means_of_sequences() -> None:
 
     torch.manual_seed(0)
     batch = pack([[1] * length for length in (5, 128, 1, 33)]).to("cuda")
-    hidden = random(batch.num_tokens, 320).bfloat16()
-    exact = torch.stack([part.double().mean(0) for part in batch.split(hidden)])
-    assert off(pool(hidden, batch, "mean"), exact) < 1e-5
+    wide = random(batch.num_tokens, 700).bfloat16()
+    for hidden in (wide[:, :320].contiguous(), wide[:, 100:420]):  # the second is a part of longer rows
+        exact = torch.stack([part.double().mean(0) for part in batch.split(hidden)])
+        assert off(pool(hidden, batch, "mean"), exact) < 1e-5
 
 
 def make_model(**changes: object) -> BertModel:
@@ -292,3 +298,15 @@ def test_fast_inference_has_the_plain_one_s_vectors(
             eight = model.encoder(batch)
             assert off(eight, exact) < 0.1
             assert F.cosine_similarity(eight.float(), exact, dim=-1).mean() > 0.995
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_fast_inference_on_a_device_that_is_not_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = make_model().eval().to("cuda:1"), make_batch(SHORT).inputs.to("cuda:1")
+    monkeypatch.setattr("bertkit.model.fast_inference.LEAST_TOKENS", 1)
+    with torch.inference_mode():
+        exact = model.encoder(batch)
+        model.to(torch.bfloat16)
+        assert takes_fast_inference(model.encoder, batch)
+        assert off(model.encoder(batch), exact) < 2e-2
+        assert not takes_fast_inference(model.encoder, batch.to("cuda:0"))

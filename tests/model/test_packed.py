@@ -1,5 +1,8 @@
 """The packed layout: rows, positions and the way back."""
 
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,3 +32,19 @@ def test_an_empty_batch_is_a_batch() -> None:
     batch = pack([])
     assert (len(batch), batch.num_tokens, batch.max_seqlen) == (0, 0, 0)
     assert batch.token_ids.dtype == torch.int64
+
+
+@pytest.mark.parametrize(("device", "unwatched"), [("cpu", False), ("mps", False), ("cuda:1", True)])
+def test_the_host_waits_for_copies_unless_they_go_to_cuda(
+    device: str, unwatched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy from a GPU to the CPU that nobody waits for is read before it is there."""
+    asked: list[Any] = []
+
+    def move(tensor: torch.Tensor, there: str, *, non_blocking: bool) -> torch.Tensor:
+        asked.append((there, non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "to", move)
+    pack([[1, 2], [3]]).to(device)
+    assert asked == [(device, unwatched)] * 4

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.errors import BertkitError, LongTextError, LongTextWarning
-from bertkit.tokenizer import Encoding, Tokenizer, train_vocabulary
+from bertkit.tokenizer import Encoding, LongPolicy, Tokenizer, train_vocabulary
+from bertkit.tokenizer.inputs import Text
 from tests.tokenizer.strings import PROSE, generated_strings
 
 TOKENIZER = train_vocabulary(PROSE * 3, size=400, lowercase=True)
@@ -190,6 +191,15 @@ def test_nothing_in_nothing_out() -> None:
 def test_bare_ids_are_the_ids_without_the_frame() -> None:
     texts = generated_strings(200, seed=22)
     assert TOKENIZER.encode_ids(texts) == [group[0].ids[1:-1] for group in TOKENIZER.encode_batch(texts)]
+
+
+@pytest.mark.filterwarnings("ignore::bertkit.errors.LongTextWarning")
+@pytest.mark.parametrize("long", ["truncate", "window"])
+def test_without_offsets_the_ids_are_the_same(long: LongPolicy) -> None:
+    texts: list[Text] = ["", PROSE[0], (PROSE[1], "the dog"), "[MASK] é 中"]
+    plain, fast = (TOKENIZER.encode_batch(texts, max_length=9, long=long, offsets=way) for way in (True, False))
+    for expected, found in zip(plain, fast, strict=True):
+        assert found == expected  # texts themselves are not compared
 
 
 def test_many_threads_share_one_tokenizer() -> None:

@@ -71,13 +71,14 @@ def vectors_in_batches(
 def pack_on(device: torch.device, sequences: Sequence[Sequenced]) -> PackedBatch:
     """Lay these sequences end to end on a device, without waiting for what it still computes."""
     batch = pack_sequences(sequences)
-    return batch if device.type == "cpu" else send(batch, device)
+    return send(batch, device) if device.type == "cuda" else batch.to(device)
 
 
 def send(batch: PackedBatch, device: torch.device) -> PackedBatch:
-    """The same batch there by one transfer, for which the host does not wait.
+    """The same batch there by one transfer, for which the host does not wait; positions are counted there, from 0.
 
-    By numpy on this side: torch would copy with many threads, and wait for those that tokenize meanwhile.
+    By numpy on this side: torch would copy with many threads, and wait for those that tokenize meanwhile. torch gives the
+    pinned memory to nobody else before the copy has ended.
     """
     num, total = len(batch), batch.num_tokens
     host = torch.empty(num + 1 + 2 * total, dtype=torch.int32, pin_memory=device.type == "cuda")

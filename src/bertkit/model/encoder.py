@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bertkit.model.attention import Attention, Backend, prepare
 from bertkit.model.config import BertConfig
-from bertkit.model.fast_inference import Eight, fast_forward, narrow_layers, takes_fast_inference
+from bertkit.model.fast_inference import Eight, narrow_layers, takes_fast_inference, try_fast_forward
 from bertkit.model.packed import PackedBatch
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -88,7 +88,9 @@ class Encoder(nn.Module):
         Nothing but those rows is read after the last attention, so the rest of the last layer is not computed.
         """
         if backend == "auto" and takes_fast_inference(self, batch):
-            return fast_forward(self, batch, rows, self.eights)
+            made = try_fast_forward(self, batch, rows)
+            if made is not None:
+                return made
         hidden = self.embeddings(batch)
         attention = prepare(batch, hidden.dtype, backend, is_causal=self.is_causal)
         *lower, last = self.layers

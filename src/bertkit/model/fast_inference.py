@@ -2,8 +2,8 @@
 
 The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` the two large products of a layer, up and
 down, take rows in eight bits, from copies made once; queries and keys would not stand it (docs/log.md). The choice
-between the two ways is `takes_fast_inference`. GELU is the product's own epilogue, in its tanh form: at most 0.0005 from
-the erf form, where bf16 rounds 1 by 0.004.
+between the two ways is `takes_fast_inference`, and the first batch of a kind is a trial (trial.py). GELU is the product's
+own epilogue, in its tanh form: at most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
 """
 
 import importlib.util
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertkit.model.packed import PackedBatch
+from bertkit.model.trial import run_or_none
 
 if TYPE_CHECKING:
     from bertkit.model.encoder import Encoder, Layer
@@ -35,16 +36,14 @@ def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
     """Whether this call is one that our kernels serve."""
     if encoder.is_causal or torch.is_grad_enabled() or encoder.training or batch.num_tokens < LEAST_TOKENS:
         return False
-    return _has_kernels(encoder, CAPABILITY)
+    return encoder.embeddings.token.weight.device == batch.token_ids.device and _has_kernels(encoder, CAPABILITY)
 
 
 def can_use_eight_bits(encoder: "Encoder") -> bool:
     """Whether `use_eight_bits` is for this encoder, where it is."""
     wide = cast("Layer", encoder.layers[0]).up.out_features
-    fits = (
-        encoder.embeddings.token.weight.dtype == torch.bfloat16 and wide % 16 == 0
-    )  # as products of eight bits want it
-    return fits and _has_kernels(encoder, CAPABILITY8)
+    is_bf16, fits = encoder.embeddings.token.weight.dtype == torch.bfloat16, wide % 16 == 0  # as such products want it
+    return is_bf16 and fits and not encoder.is_causal and _has_kernels(encoder, CAPABILITY8)
 
 
 def _has_kernels(encoder: "Encoder", capability: tuple[int, int]) -> bool:
@@ -59,6 +58,14 @@ def _has_kernels(encoder: "Encoder", capability: tuple[int, int]) -> bool:
     from bertkit.model.kernels.products import is_there
 
     return is_there()
+
+
+def try_fast_forward(encoder: "Encoder", batch: PackedBatch, rows: Tensor | None = None) -> Tensor | None:
+    """As `fast_forward`, or None where our kernels turn out not to run."""
+    weight, layer = encoder.embeddings.token.weight, cast("Layer", encoder.layers[0])
+    sizes = (weight.shape[1], layer.num_heads, layer.up.out_features, (batch.max_seqlen - 1).bit_length())
+    key = ("encoder", weight.device, weight.dtype, sizes, encoder.eights is not None)
+    return run_or_none(key, lambda: fast_forward(encoder, batch, rows, encoder.eights))
 
 
 def fast_forward(

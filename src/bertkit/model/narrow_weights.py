@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
-from bertkit.model.kernels.rows8 import LARGEST, Rows8, narrow_rows
+from bertkit.model.kernels.e4m3 import LARGEST
+from bertkit.model.kernels.rows8 import Rows8, narrow_rows
 
 LEAST_GAIN = 1e-6  # of weights that begin at zero: a gain of nothing would leave scales that float32 cannot hold
 MULTIPLE = 64  # rows that products like; the vocabulary is padded to it, in memory only

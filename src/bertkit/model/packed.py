@@ -25,6 +25,7 @@ class PackedBatch:
     position_ids: Tensor  # [T] int64
     cu_seqlens: Tensor  # [N + 1] int32, starts at 0 and ends at T
     max_seqlen: int
+    reach: int = 0  # positions lie below it; 0: below max_seqlen, since every sequence begins at position 0
 
     def __len__(self) -> int:
         return self.cu_seqlens.shape[0] - 1
@@ -52,7 +53,9 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
+        # Only on its way to CUDA may a tensor be left alone: torch keeps what it still copies from, or copies at once.
+        unwatched = torch.device(device).type == "cuda"
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=unwatched))
 
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""

@@ -169,7 +169,7 @@ class Tokenizer:
     ) -> list[list[Encoding]]:
         """Many texts or pairs; each gives a list of one Encoding, or of several windows with long="window".
 
-        With offsets=False it is faster, and the Encodings know ids and tokens alone: not where they stand in the text.
+        With offsets=False it is faster, and the Encodings know ids alone: not their spelling, nor where they stand.
         """
         return self._encode(texts, Limit(max_length, long, stride), offsets=offsets)
 

@@ -67,7 +67,8 @@ def choose_engine(bert: Bert, engine: str, folder: Path | None) -> Engine:
         return exported_engine(folder) if fits and not bert.config.is_causal else "torch"  # no graph is left to right
     if engine == "float8" and not can_use_eight_bits(bert.model.encoder):
         raise BertkitError(
-            "engine float8 is for bfloat16 weights on an NVIDIA GPU of compute capability 8.9 or more; use engine auto"
+            "engine float8 is for bfloat16 weights on an NVIDIA GPU of compute capability 8.9 or more, where Triton is "
+            "installed, and for layers with GELU that read both directions; use engine auto"
         )
     if engine in ("onnx", "int8") and not fits:
         raise BertkitError(f"engine {engine} is for CPUs and float32 weights; use engine auto, or device cpu")

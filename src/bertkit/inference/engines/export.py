@@ -93,7 +93,6 @@ def export_onnx(
         raise BertkitError("scores compare float32 with int8; add --int8, or leave out --evaluate")
     if vnni is not None and not int8:
         raise BertkitError("--vnni and --no-vnni are about eight bits; add --int8, or leave them out")
-    vnni = signed_sums_are_exact() if vnni is None else vnni
     chosen: Output = output or default_output(bert.config, bert.style)  # type: ignore[assignment]
     check_output(chosen, bert.config)
     place = make_folder(folder / FOLDER)
@@ -108,6 +107,7 @@ def export_onnx(
             raise BertkitError(f"the exported graph differs from PyTorch by {difference:.1e}; please report this model")
         if int8:
             largest = sample_channels(bert)
+            vnni = signed_sums_are_exact() if vnni is None else vnni
             if not math.isfinite(_write(bert, asides[1], chosen, largest, vnni)):
                 raise BertkitError("the eight-bit graph gives no finite numbers; export this model without --int8")
             save_channels(channels, largest, bert.model)

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bertkit.model.kernels.rows8 import ACTIVATION, Rows8, store_row8
+from bertkit.model.kernels.e4m3 import ACTIVATION
+from bertkit.model.kernels.rows8 import Rows8, store_row8
 
 ROWS, ROWS_BACK = 2, 2  # rows of a tile
 PROGRAMS_PER_CORE = 4

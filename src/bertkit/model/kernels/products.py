@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from bertkit.model.kernels.rows8 import ACTIVATION, LARGEST
+from bertkit.model.kernels.e4m3 import ACTIVATION, LARGEST
 
 # The library's own numbers for types, attributes and epilogues (cublasLt.h, the same since CUDA 12).
 TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14, torch.float8_e4m3fn: 28}
@@ -29,6 +29,7 @@ TRANSPOSE_A, EPILOGUE, BIAS, SCALE_A, SCALE_B, SCALE_D, FAST_SUMS, BIAS_TYPE = 3
 PLAIN, GELU_OF_BIAS = 1, 36
 COLUMNS, WORKSPACE_SIZE, NOT_SUPPORTED = 3, 1, 15
 WORKSPACE = 32 << 20
+ALIGNED = 256  # bytes to which every algorithm that is offered may take addresses to be aligned
 CANDIDATES, TRIES, GAIN = 8, 20, 0.98  # another algorithm than the first must be this much faster
 
 Follow = Literal["nothing", "gelu", "sum"]
@@ -63,7 +64,7 @@ def gelu_product8(rows8_TK: Tensor, weights: Matrix8, bias: Tensor) -> Tensor:
 
 
 def add_product8_(rows8_TK: Tensor, weights: Matrix8, residual_TN: Tensor) -> Tensor:
-    """The bf16 residual plus rows @ weights.T, written over the residual."""
+    """The bf16 residual, row after row in memory, plus rows @ weights.T, written over it."""
     return _multiply(rows8_TK, weights.values, "sum", scale=weights.scale, residual=residual_TN)
 
 
@@ -81,6 +82,7 @@ def _multiply(
     scale: Tensor | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
+    rows, weights = _laid_out(rows), _laid_out(weights)
     kind = _Kind(weights.shape[1], weights.shape[0], rows.dtype, follow)
     num_rows, out = rows.shape[0], residual
     if out is None:
@@ -132,9 +134,7 @@ class _Plan:
         self.chosen: _Algorithm | None = None  # of this number of rows
         self.num_rows = 0
         self.adds = kind.follow == "sum"
-        self.constants = torch.tensor(
-            [1 / ACTIVATION, ACTIVATION], device=device
-        )  # what rows are worth, and the result
+        self.constants = torch.tensor([1 / ACTIVATION, ACTIVATION], device=device)  # for eight-bit rows, and results
         place = c_void_p(self.constants.data_ptr())  # also for what `set_places` will set
         self.description = self._create("MatmulDesc", c_int(COMPUTE_FLOAT32), c_int(FLOAT32))
         self._set(TRANSPOSE_A, c_int32(1))
@@ -163,13 +163,13 @@ class _Plan:
             self._set(SCALE_A, c_void_p(scale.data_ptr()))
         if num_rows == self.num_rows:
             return
-        self.num_rows, columns = num_rows, c_uint64(num_rows)
+        self.num_rows, self.chosen, columns = 0, None, c_uint64(num_rows)  # until all that follows has gone well
         for layout in self.layouts[1:]:
             set_attribute = self.library.cublasLtMatrixLayoutSetAttribute
             _check(set_attribute(layout, c_int(COLUMNS), byref(columns), c_size_t(sizeof(columns))))
         if self.fastest is not None:
-            known = _Algorithm.from_buffer_copy(self.fastest)
-            self.chosen = known if self._takes(known) else self.candidates()[0]
+            self.chosen = self._refit(self.fastest) or self.candidates()[0]
+        self.num_rows = num_rows
 
     def candidates(self) -> list[_Algorithm]:
         """What the library would use, the likeliest first."""
@@ -180,15 +180,17 @@ class _Plan:
         choose = self.library.cublasLtMatmulAlgoGetHeuristic
         _check(choose(self.handle, self.description, *self.layouts, preference, CANDIDATES, found, byref(num)))
         _check(self.library.cublasLtMatmulPreferenceDestroy(preference))
-        _check(0 if num.value else NOT_SUPPORTED)
-        return list(found)[: num.value]
+        usable = [one for one in list(found)[: num.value] if one.state == 0]
+        _check(0 if usable else NOT_SUPPORTED)
+        return usable
 
-    def _takes(self, algorithm: _Algorithm) -> bool:
-        """Whether an algorithm is one for this number of rows; it then knows how much memory it needs."""
-        place = byref(algorithm, _Algorithm.algorithm.offset)
+    def _refit(self, known: _Algorithm) -> _Algorithm | None:
+        """The same algorithm with the memory that it needs for this number of rows; None where it is not for that many."""
+        fitted = _Algorithm.from_buffer_copy(known)
+        place = byref(known, _Algorithm.algorithm.offset)
         check = self.library.cublasLtMatmulAlgoCheck
-        status: int = check(self.handle, self.description, *self.layouts, place, byref(algorithm))
-        return status == 0 and algorithm.workspace <= WORKSPACE
+        status: int = check(self.handle, self.description, *self.layouts, place, byref(fitted))
+        return fitted if status == 0 and fitted.workspace <= WORKSPACE else None
 
     def run(self, algorithm: _Algorithm | None, rows: Tensor, weights: Tensor, out: Tensor) -> Tensor:
         assert algorithm is not None
@@ -229,6 +231,12 @@ class _Plan:
 _lock = Lock()  # a plan holds what the next product has of its own
 
 
+def _laid_out(matrix: Tensor) -> Tensor:
+    """Row after row in memory, which is how the library reads it, from an aligned address; a copy where it is not."""
+    is_laid_out = matrix.is_contiguous() and matrix.data_ptr() % ALIGNED == 0
+    return matrix if is_laid_out else matrix.clone(memory_format=torch.contiguous_format)
+
+
 @cache
 def _plan(kind: _Kind, bits: int, device: torch.device) -> _Plan:
     """The plan of numbers of rows of so many bits."""
@@ -260,9 +268,14 @@ def _milliseconds(run: Callable[[], object]) -> float:
 def _library() -> Any:
     """The very library that torch has loaded, or None."""
     maps = Path("/proc/self/maps")
-    lines = maps.read_text(encoding="utf-8").splitlines() if maps.is_file() else []
-    path = next((line.split()[-1] for line in lines if "libcublasLt.so" in line), None)
+    lines = maps.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if maps.is_file() else []
+    path = _mapped(lines)
     return None if path is None else ctypes.CDLL(path)
+
+
+def _mapped(lines: list[str]) -> str | None:
+    """Where the library lies, of a process's maps: five fields, then a path that may have spaces."""
+    return next((line.split(maxsplit=5)[5] for line in lines if "/libcublasLt.so" in line), None)
 
 
 @cache
@@ -276,4 +289,5 @@ def _on(device: torch.device) -> tuple[Any, c_void_p]:
 
 def _check(status: int) -> None:
     if status:
-        raise RuntimeError(f"cuBLASLt answered with status {status}")
+        what = "does not support this product" if status == NOT_SUPPORTED else f"answered with status {status}"
+        raise RuntimeError(f"cuBLASLt {what}")

@@ -15,9 +15,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LARGEST = 448.0  # of e4m3
-ACTIVATION = 8.0  # activations are stored times this: beyond 56 they saturate, below 0.002 they lose precision
-
 
 class Rows8(NamedTuple):
     """values * scales[:, None] is what was meant."""
