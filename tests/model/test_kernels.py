@@ -1,5 +1,7 @@
 """On a CUDA device: every kernel and its gradient against float64, and the fast model against the plain one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -215,9 +217,14 @@ def make_batch(lengths: tuple[int, ...]) -> PretrainingBatch:
 
 
 @pytest.mark.parametrize("eight", [False, True])
-@pytest.mark.parametrize("lengths", [SHORT, LONG])
-def test_the_fast_model_has_the_plain_one_s_loss_and_gradients(lengths: tuple[int, ...], eight: bool) -> None:
+@pytest.mark.parametrize(("lengths", "shift"), [(SHORT, 0), (SHORT, 300), (LONG, 0)])
+def test_the_fast_model_has_the_plain_one_s_loss_and_gradients(
+    lengths: tuple[int, ...], shift: int, eight: bool
+) -> None:
     model, batch = make_model(), make_batch(lengths)
+    if shift:  # rows that begin at another position
+        moved = replace(batch.inputs, position_ids=batch.inputs.position_ids + shift, reach=max(lengths) + shift)
+        batch = replace(batch, inputs=moved)
     used = batch.masked_token_ids != IGNORED
     counts = torch.tensor([float(used.sum()), float((batch.next_labels != IGNORED).sum())], device="cuda")
     results = []

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 from bertkit.corpus.masking import MaskingConfig
 from bertkit.errors import BertkitError
 from bertkit.model import BertModel, preset
+from bertkit.model.encoder import Layer
+from bertkit.model.packed import pack
 from bertkit.training.budget import TimeBudget
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
 from bertkit.training.growth import Growth, GrowthConfig, choose_origins
@@ -72,6 +74,38 @@ def test_weights_and_moments_are_copied(name: Any, copying: Any, origins: list[i
     assert all(torch.equal(state[key], tensor) for key, tensor in moments.items() if "layers" not in key)
     assert len({p.data_ptr() for p in grown.values()}) == len(grown)  # copies, not the same weights twice
     assert {id(p) for o in made for group in o.param_groups for p in group["params"]} == {id(p) for p in grown.values()}
+
+
+@pytest.mark.parametrize(("scale", "shift", "nearly"), [(1.3, 0.2, 1e-5), (None, None, 0.1)])
+def test_silent_layers_change_nothing_at_first(scale: float | None, shift: float | None, nearly: float) -> None:
+    model, optimizers = trained(OptimizerConfig("muon"))
+    norm = cast(Layer, model.encoder.layers[-1]).output_norm
+    with torch.no_grad():  # the same for all channels: exact; otherwise as nearly as tokens have one deviation
+        norm.weight.copy_(torch.linspace(0.9, 1.5, 16) if scale is None else torch.tensor(scale))
+        norm.bias.copy_(torch.linspace(-0.2, 0.3, 16) if shift is None else torch.tensor(shift))
+    batch = pack([[2, 7, 8, 9, 3], [2, 11, 3]])
+    before = model.eval().encoder(batch)
+    Growth(GrowthConfig((2,), (0.5,), "silent"), 6, OptimizerConfig("muon")).grow(model, optimizers, 6)
+    assert len(model.encoder.layers) == 6
+    assert (model.encoder(batch) - before).abs().mean() < nearly
+    learns = model.encoder(batch).square().sum()
+    learns.backward()
+    for layer in cast(list[Layer], list(model.encoder.layers[2:])):
+        assert layer.down.weight.grad is not None
+        assert layer.down.weight.grad.abs().max() > 0
+
+
+def test_silent_layers_begin_without_moments() -> None:
+    model, optimizers = trained(OptimizerConfig("adamw"))
+    made = Growth(GrowthConfig((2,), (0.5,), "silent"), 4, OptimizerConfig("adamw")).grow(model, optimizers, 4)
+    state = export_state(made, model)
+    for number in range(4):
+        for name, tensor in layer_tensors(state, number).items():
+            assert bool(tensor.any()) == (number < 2 or name.endswith("/step")), name
+    weights: dict[str, Tensor] = dict(model.named_parameters())
+    for number in (2, 3):  # what is not silent is copied
+        for name in ("qkv.weight", "up.weight", "up.bias"):
+            assert torch.equal(layer_tensors(weights, number)[name], layer_tensors(weights, number - 2)[name])
 
 
 def test_layers_are_copied_evenly_also_where_depths_do_not_divide() -> None:
@@ -149,5 +183,5 @@ def test_growth_does_not_go_with_shards_checkpoints_or_too_few_layers() -> None:
         recipe(growth=GROWTH, model=replace(recipe().model, init="somewhere", changes={}))
     with pytest.raises(BertkitError, match="ends with 2, and the model has 2 layers"):
         recipe(growth=GROWTH)
-    with pytest.raises(BertkitError, match="choose one of stack, interleave"):
+    with pytest.raises(BertkitError, match="choose one of stack, interleave, silent"):
         GrowthConfig((1,), (0.5,), "shuffle")  # type: ignore[arg-type]

@@ -152,6 +152,8 @@ def test_a_loss_that_rises_with_longer_rows_has_not_diverged(tmp_path: Path, mon
 
 
 def test_starts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(BertkitError, match=r"with data\.shifted_share every position is learned"):
+        recipe(data=replace(recipe().data, shifted_share=0.1), model=replace(recipe().model, positions="repeated"))
     with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, waves, repeated"):
         replace(recipe().model, positions="rotary")  # type: ignore[arg-type]
     with pytest.raises(BertkitError, match="choose one of paper, zero, deepnorm"):

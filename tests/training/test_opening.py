@@ -1,5 +1,6 @@
 """The text of a run: a resumed one keeps it, wherever it lies, and held-out text that is trained on is told."""
 
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,24 @@ def test_a_run_goes_on_with_its_own_text_alone(folder: Path, tmp_path: Path) -> 
     assert "\n" not in str(refused.value)
 
 
+def test_other_held_out_text_under_the_same_name_is_told(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "last", tmp_path / "held-out")
+    given = make_recipe(folder, "most", str(tmp_path / "held-out"))
+    first = run_pretraining(given, tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_pretraining(given, tmp_path / "run", resume=True)
+    shutil.rmtree(tmp_path / "held-out")
+    documents = sample_documents()[-10:]
+    (tmp_path / "other.txt").write_text("\n\n".join("\n".join(lines) for lines in documents), encoding="utf-8")
+    prepare([tmp_path / "other.txt"], Tokenizer.load(folder / "vocab"), tmp_path / "held-out", workers=1)
+    with pytest.warns(UserWarning, match=r"data\.held_out holds other text than the run in .* was measured on") as told:
+        again = run_pretraining(given, tmp_path / "run", resume=True)
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+    assert again.weights_sha256 == first.weights_sha256
+
+
 def test_held_out_text_that_is_trained_on_is_told(folder: Path) -> None:
     with pytest.warns(UserWarning, match=r"of \d+ held-out sentences .*\(100.0%\) stand in the training text"):
         open_data(make_recipe(folder, "store", "last"))
@@ -55,3 +74,15 @@ def test_held_out_text_that_is_trained_on_is_told(folder: Path) -> None:
         open_data(replace(make_recipe(folder, "store"), seed=4))
     assert apart.held_out is not None
     assert apart.old_held_out is None
+
+
+def test_rows_of_short_stages_reach_the_positions_of_the_longest(folder: Path) -> None:
+    plain = make_recipe(folder, "store", "last")
+    stages = (Stage(16, 256, share=0.9), Stage(32, 256, share=0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the held-out text is trained on here
+        found = open_data(replace(plain, stages=stages, data=replace(plain.data, shifted_share=1.0)))
+    short, long, held_out = (feed.micro_batch(0).inputs for feed in (*found.train, found.held_out) if feed)
+    assert (short.reach, long.reach, held_out.reach) == (32, 32, 16)
+    assert short.position_ids.max() >= 16
+    assert held_out.position_ids.max() < 16

@@ -42,22 +42,22 @@ class FastEmbeddings(torch.autograd.Function):
         no_bias = torch.zeros_like(weight)
         out, means, deviations, rows8 = norm_forward(summed, None, no_bias, weight, shift, epsilon, eight=eight)
         ctx.save_for_backward(summed, no_bias, weight, means, deviations, *ids)
-        ctx.sizes = (token.shape[0], segment.shape[0], position.shape[0], batch.max_seqlen)
+        ctx.sizes = (token.shape[0], segment.shape[0], position.shape[0], batch.reach or batch.max_seqlen)
         return _with_rows8(ctx, out, rows8)
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:
         summed, no_bias, weight, means, deviations, token_ids, segment_ids, position_ids = ctx.saved_tensors
-        vocabulary, num_segments, num_positions, max_length = ctx.sizes
+        vocabulary, num_segments, num_positions, reach = ctx.sizes
         grads = norm_backward(d_out, summed, None, no_bias, weight, means, deviations)
         d_token = torch.ops.aten.embedding_dense_backward(grads.summed, token_ids, vocabulary, -1, False).float()
         # Thousands of tokens meet in one row of these two tables: a product with their indicators adds them up.
-        marks = indicator(position_ids, max_length + MULTIPLE, grads.summed.dtype)
-        marks.scatter_(1, max_length + segment_ids[:, None], 1)
+        marks = indicator(position_ids, reach + MULTIPLE, grads.summed.dtype)
+        marks.scatter_(1, reach + segment_ids[:, None], 1)
         both = weight_gradient(marks, grads.summed)
         d_position = torch.zeros(num_positions, both.shape[1], device=both.device)
-        d_position[:max_length] = both[:max_length]
-        d_segment = both[max_length : max_length + num_segments]
+        d_position[:reach] = both[:reach]
+        d_segment = both[reach : reach + num_segments]
         return None, None, None, None, d_token, d_segment, d_position, grads.weight, grads.shift
 
 

@@ -21,6 +21,7 @@ class RunData:
     held_out: Feed | None = None
     old_held_out: Feed | None = None  # of the text that an initial checkpoint was trained on
     content: str = ""  # of the store that is trained on; empty where data is given in memory
+    held_out_contents: tuple[str, ...] = ()  # likewise of both held-out stores; empty for one that there is not
 
 
 def unigram_loss(data: RunData, held_out: Feed, indices: Sequence[int]) -> float:

@@ -1,26 +1,29 @@
-"""Depth that grows while a run goes on: few layers at first, then more by copying layers and their moments.
+"""Depth that grows while a run goes on: few layers at first, then more by copying layers.
 
 Early steps teach what every layer needs, and shallow ones are cheap. By default the whole stack is put on top of itself
-(Gong et al. 2019, who found its layers alike); the loss jumps, and is lower than where it was after a few hundred steps.
-A checkpoint says its depth, so a run resumes at any step.
+with its moments (Gong et al. 2019, who found its layers alike); the loss jumps, and is lower than where it was after a
+few hundred steps. Silent copies change nothing at first: their sublayers end in zeros, and their LayerNorms give
+back what they are given. A checkpoint says its depth, so a run resumes at any step.
 """
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
+from bertkit.model.encoder import Layer
 from bertkit.training.budget import share_done
 from bertkit.training.optimizers.build import OptimizerConfig, build_optimizers, export_state, import_state
 from bertkit.training.stepping import Progress
 
-Copying = Literal["stack", "interleave"]
-COPYING: tuple[Copying, ...] = ("stack", "interleave")
+Copying = Literal["stack", "interleave", "silent"]
+COPYING: tuple[Copying, ...] = ("stack", "interleave", "silent")
 LAYERS = "encoder.layers."
 
 
@@ -30,7 +33,7 @@ class GrowthConfig:
 
     layers: tuple[int, ...] = ()  # empty: all from the first step
     until: tuple[float, ...] = ()  # shares of the run
-    copying: Copying = "stack"  # the stack on top of itself, or every layer next to its copy
+    copying: Copying = "stack"  # the stack on top of itself, loud or silent, or every layer next to its copy
 
     def __post_init__(self) -> None:
         if len(self.layers) != len(self.until):
@@ -72,10 +75,14 @@ class Growth:
         return self.config.depth(share_done(progress, progress.step), self.full)
 
     def grow(self, model: BertModel, optimizers: Sequence[Optimizer], depth: int) -> list[Optimizer]:
-        """Grow the model in place; the optimizers of all its weights come back, with copied moments."""
-        origins = choose_origins(model.config.num_layers, depth, self.config.copying)
+        """Grow the model in place; the optimizers of all its weights come back, with moments for the new layers."""
+        before = model.config.num_layers
+        origins = choose_origins(before, depth, self.config.copying)
         moments = grow_state(export_state(optimizers, model), origins)
         grow_layers(model, origins)
+        if self.config.copying == "silent":
+            silence_layers(model, before)
+            forget_layers(moments, range(before, depth))
         made = build_optimizers(model, self.optimizer)
         import_state(made, model, moments)
         return made
@@ -91,7 +98,7 @@ class Growth:
 
 def choose_origins(before: int, after: int, copying: Copying) -> list[int]:
     """Which old layer each new one is a copy of."""
-    return [number % before if copying == "stack" else number * before // after for number in range(after)]
+    return [number * before // after if copying == "interleave" else number % before for number in range(after)]
 
 
 def grow_layers(model: BertModel, origins: Sequence[int]) -> None:
@@ -113,3 +120,31 @@ def grow_state(tensors: Mapping[str, Tensor], origins: Sequence[int]) -> dict[st
             if name.startswith(prefix):
                 grown[f"{LAYERS}{number}.{name.removeprefix(prefix)}"] = tensor.clone()
     return grown
+
+
+@torch.no_grad()
+def silence_layers(model: BertModel, before: int) -> None:
+    """The layers from `before` on become the identity, as nearly as a post-LayerNorm layer can be.
+
+    What ends each sublayer is zero, so LayerNorm has what entered the layer: g n + b, n normalised. Its deviation over
+    the channels is sqrt(mean(g^2) + var(b)) for every token, or nearly, and its mean that of b: LayerNorms with these
+    as their weight and bias undo what they do.
+    """
+    layers = cast(list[Layer], list(model.encoder.layers))
+    norm = layers[before - 1].output_norm
+    deviation = (norm.weight.square().mean() + norm.bias.var(correction=0)).sqrt()
+    for layer in layers[before:]:
+        for linear in (layer.attention_output, layer.down):
+            linear.weight.zero_()
+            linear.bias.zero_()
+        for undone in (layer.attention_norm, layer.output_norm):
+            undone.weight.copy_(deviation)
+            undone.bias.copy_(norm.bias.mean())
+
+
+def forget_layers(tensors: Mapping[str, Tensor], numbers: Sequence[int]) -> None:
+    """Set these layers' moments to zero; how many steps were taken stays."""
+    prefixes = tuple(f"{LAYERS}{number}." for number in numbers)
+    for name, tensor in tensors.items():
+        if name.startswith(prefixes) and not name.endswith("/step"):
+            tensor.zero_()

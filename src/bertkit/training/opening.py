@@ -34,6 +34,7 @@ def open_data(recipe: Recipe) -> RunData:
         held_out_feed(held_out, tokenizer, shape) if held_out else None,
         held_out_feed(old, tokenizer, shape) if old else None,
         store.manifest.content,
+        tuple(one.manifest.content if one else "" for one in (held_out, old)),
     )
 
 
@@ -54,6 +55,8 @@ def feed_config(recipe: Recipe, number: int) -> FeedConfig:
         nsp=recipe.data.next_sentence,
         negatives=recipe.data.negatives,
         short_share=recipe.data.short_share,
+        shifted_share=recipe.data.shifted_share,
+        num_positions=max(other.max_length for other in recipe.stages),
         seed=recipe.seed + number,
         objective=recipe.objective,
     )

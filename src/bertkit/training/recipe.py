@@ -94,6 +94,7 @@ class DataRecipe:
     next_sentence: bool = True
     negatives: Negatives = "strangers"  # what B is where it is not next; swapped: which of two comes first
     short_share: float = 0.1  # of pairs, drawn shorter than they could be
+    shifted_share: float = 0.0  # of rows of stages before the longest, which begin at any position: none is new there
     workers: int = 2  # processes that build batches ahead, for each process that trains; 0: none
 
 
@@ -143,6 +144,11 @@ class Recipe:
         if self.parallel == "fsdp" and (self.kernels == "fast" or self.eight_bits):
             raise BertkitError(
                 "fsdp has no fast kernels: set kernels = 'auto' and eight_bits = false, or parallel = 'ddp'"
+            )
+        if self.data.shifted_share and self.model.positions == "repeated":
+            raise BertkitError(
+                "with data.shifted_share every position is learned, and model.positions = 'repeated' would "
+                "write over them; remove one"
             )
         check_log_layers(self.log_layers, self.parallel)
         check_growth(self.growth, self.num_layers, parallel=self.parallel, init=self.model.init)

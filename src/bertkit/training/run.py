@@ -34,7 +34,7 @@ from bertkit.training.recipe import Recipe
 from bertkit.training.roles import Plan, Schedule
 from bertkit.training.run_folder import prepare_folder, versions
 from bertkit.training.sharding import gather_all, gather_model, shard_objective
-from bertkit.training.start import fresh_model, refuse_other_text, refuse_other_tokens
+from bertkit.training.start import fresh_model, refuse_other_text, refuse_other_tokens, warn_of_other_figures
 from bertkit.training.watch import DivergedError, Guard, StopRequest, catch_signals
 from bertkit.training.world import World, join_world
 
@@ -117,6 +117,7 @@ class Run:
             last = self.checkpoints.folder / "last"
             refuse_other_tokens(str(last), last, found.model.config, data.tokenizer)
             refuse_other_text(found.state.get("text"), data.content, out)
+            warn_of_other_figures(found.state.get("held_out_texts"), data.held_out_contents, out)
         self.model = (found.model if found else fresh_model(recipe, data.tokenizer)).to(world.device)
         sharded = recipe.parallel == "fsdp" and world.size > 1
         self.objective = shard_objective(self.model, world.device, recipe.dtype) if sharded else None
@@ -261,6 +262,7 @@ class Run:
             **asdict(progress),
             "data": {"stage": place.stage, "micro_batch": place.first},
             "text": self.data.content,
+            "held_out_texts": list(self.data.held_out_contents),
             "random": {"seed": self.recipe.seed, "rule": "dropout is keyed by (seed, stage, micro-batch)"},
             "best_loss": self.best if math.isfinite(self.best) else None,
             "evaluation": self.evaluation,

@@ -1,6 +1,7 @@
 """The weights that a run begins with: fresh by the recipe's seed, or those of an existing checkpoint."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +70,17 @@ def refuse_other_text(found: str | None, given: str, out: Path) -> None:
             f"the run in {out} began with other text than this data.store holds: resume with that store, "
             "or begin a new run from its weights with --init"
         )
+
+
+def warn_of_other_figures(found: Sequence[str] | None, given: Sequence[str], out: Path) -> None:
+    """The weights do not depend on it, so that a run may go on; but its figures speak of two texts."""
+    for key, before, now in zip(("held_out", "old_held_out"), found or (), given, strict=False):
+        if before and now and before != now and is_first_process():
+            warnings.warn(
+                f"data.{key} holds other text than the run in {out} was measured on so far: its figures before and "
+                "after this point cannot be compared",
+                stacklevel=2,
+            )
 
 
 def refuse_other_tokens(name: str, folder: Path, config: BertConfig, tokenizer: Tokenizer) -> None:

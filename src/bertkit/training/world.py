@@ -72,6 +72,8 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cpu")
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if local >= torch.cuda.device_count():
+        if not torch.cuda.device_count():
+            raise BertkitError("there is no GPU here that PyTorch can use; choose the device cpu or auto")
         raise BertkitError(
             f"no GPU for local rank {local}: {torch.cuda.device_count()} here; start fewer, or device = 'cpu'"
         )

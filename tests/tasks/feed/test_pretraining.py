@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,39 @@ def test_batches_have_one_shape_and_true_counts(nsp: bool, whole_word: bool) -> 
         assert (batch.masked_positions[batch.masked_token_ids == IGNORED] == 0).all()
         assert (batch.next_labels != IGNORED).sum() == counts.num_pairs
         assert counts.num_tokens == 1024 - (batch.inputs.token_ids == PAD).sum()
+
+
+def test_shifted_rows_begin_at_any_position_and_pass_none() -> None:
+    plain = PretrainingFeed(STORE, VOCABULARY, CONFIG)
+    feed = PretrainingFeed(STORE, VOCABULARY, replace(CONFIG, shifted_share=0.5, num_positions=100))
+    starts = []
+    for index in range(feed.epoch_size):
+        batch, same = feed.micro_batch(index), plain.micro_batch(index)
+        assert (same.inputs.reach, batch.inputs.reach) == (64, 100)
+        shifts = batch.inputs.position_ids - same.inputs.position_ids
+        bounds = batch.inputs.cu_seqlens.tolist()
+        for start, end in pairwise(bounds):
+            if end > start:
+                assert shifts[start:end].unique().numel() == 1  # a row stays a row
+                if batch.inputs.token_ids[start] == CLS:
+                    starts.append(int(shifts[start]))
+                else:
+                    assert shifts[start] == 0  # a dummy
+        assert batch.inputs.position_ids.max() < 100
+        assert torch.equal(batch.inputs.token_ids, same.inputs.token_ids)  # nothing else is drawn anew
+    moved = [start for start in starts if start]
+    assert 0.35 < len(moved) / len(starts) < 0.65
+    assert max(moved) > 30  # a full row ends at the last position
+    assert equal(feed.micro_batch(5), PretrainingFeed(STORE, VOCABULARY, feed.arrays.config).micro_batch(5))
+
+
+def test_held_out_rows_are_never_shifted() -> None:
+    shifted = replace(CONFIG, shifted_share=1.0, num_positions=100)
+    one, other = (held_out_feed(STORE, VOCABULARY, config).micro_batch(1) for config in (CONFIG, shifted))
+    assert equal(one, other)
+    assert other.inputs.reach == 64
+    with pytest.raises(BertkitError, match=r"shifted_share is 1\.5"):
+        replace(CONFIG, shifted_share=1.5)
 
 
 def test_sequences_are_framed_and_the_rest_is_dummy() -> None:

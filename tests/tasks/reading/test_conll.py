@@ -85,6 +85,7 @@ def test_words_alone_and_comments(tmp_path: Path) -> None:
     ("content", "line", "reason"),
     [
         ("a X O\n\nb O\n\nc X O\n", 3, "2 columns where most lines have 3"),
+        ("a X O\n\nb\n\nc X O\n", 3, "1 column where most lines have 3"),
         ("a\tO\n\n\tO\n\nc\tO\n", 3, "the word is empty"),
         ("a\tO\n\nb\t\n\nc\tO\n", 3, "the tag of 'b' is empty"),
         ("a B-LOC\n\nb PER\n\n" + "c O\n" * 20, 3, "the tag 'PER' is neither O nor as B-PER"),

@@ -231,7 +231,7 @@ def test_jsonl_that_is_broken(tmp_path: Path) -> None:
         ("a.csv.gz", b"text,label\n", "cannot be read to its end"),
         ("a.parquet", b"text,label\n", "not a parquet file"),
         ("a.jsonl", b"\n", "no JSON objects"),
-        ("a.csv", b"text,label\n", "no rows to use"),
+        ("a.csv", b"text,label\n", "no rows to use: there is nothing below its header; give one example a line"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

@@ -28,7 +28,7 @@ from bertkit.corpus.packing import (
     stretch_packing,
 )
 from bertkit.corpus.plan.layout import Layout, TokenShard, read_layout
-from bertkit.corpus.random import make_keys
+from bertkit.corpus.random import draw_below, draw_uniform, make_keys
 from bertkit.errors import BertkitError
 from bertkit.tasks.feed.epochs import Epoch, FeedConfig, build_epoch
 from bertkit.tasks.feed.next_tokens import EVERY_TOKEN, next_tokens
@@ -36,6 +36,7 @@ from bertkit.tasks.feed.sources import FeedVocabulary, MappedShard
 
 Integers = NDArray[np.int64]
 MASK_KEY, EVALUATION_KEY = 3, 4  # keep the random numbers of masks apart, also those of evaluation from training's
+SHIFT_KEY = 5
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class ArrayFeed:
     ) -> None:
         # Held-out text: the paper's own masking whatever training's is, one epoch, and masks of its own.
         masking = MaskingConfig() if evaluation else config.masking
-        self.config = replace(config, masking=EVERY_TOKEN if config.objective == "ltr" else masking)
+        shifted = 0.0 if evaluation else config.shifted_share
+        self.config = replace(
+            config, masking=EVERY_TOKEN if config.objective == "ltr" else masking, shifted_share=shifted
+        )
         self.vocabulary, self.evaluation = vocabulary, evaluation
         self._shards = list(shards)
         self._prepare()
@@ -184,6 +188,8 @@ class ArrayFeed:
         batch.token_ids[:num_tokens] = masked.token_ids
         batch.token_ids[num_tokens:] = self.vocabulary.pad_id
         self._write_places(batch, epoch, rows, lengths, offsets)
+        if self.config.shifted_share:
+            batch.position_ids[:num_tokens] += np.repeat(self._shifts(number, rows, lengths), lengths)
         num_masked = len(masked.positions)
         batch.masked_positions[:num_masked], batch.masked_positions[num_masked:] = masked.positions, 0
         batch.masked_token_ids[:num_masked], batch.masked_token_ids[num_masked:] = masked.targets, IGNORED
@@ -209,6 +215,12 @@ class ArrayFeed:
         if self.config.nsp:
             first = len(batch.next_labels) - len(all_lengths)
             batch.next_labels[first : first + len(rows)] = ~epoch.plan.is_next[rows]
+
+    def _shifts(self, epoch: int, rows: Integers, lengths: Integers) -> Integers:
+        """Where each row begins: most at position 0, some at any from which they do not pass the last one."""
+        share = self.config.shifted_share
+        uniform = draw_uniform(make_keys(SHIFT_KEY, self.config.seed, epoch, rows), 0)
+        return np.where(uniform < share, draw_below(uniform / share, self.config.reach - lengths + 1), 0)
 
     def _gather(self, epoch: Epoch, rows: Integers) -> Integers:
         """The tokens of these examples with their special tokens, laid end to end."""

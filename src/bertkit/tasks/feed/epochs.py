@@ -34,6 +34,8 @@ class FeedConfig:
     nsp: bool = True
     negatives: Negatives = "strangers"
     short_share: float = 0.1
+    shifted_share: float = 0.0  # of rows, which begin at any position and not at 0
+    num_positions: int = 0  # that shifted rows may reach; 0: max_length, so that full rows cannot be shifted
     random_next_share: float = 0.5
     seed: int = 0
     num_sequences: int | None = None
@@ -45,8 +47,15 @@ class FeedConfig:
             raise BertkitError(
                 f"tokens_per_batch {self.tokens_per_batch} holds not even one sequence of {self.max_length}; raise it"
             )
+        if not 0.0 <= self.shifted_share <= 1.0:
+            raise BertkitError(f"shifted_share is {self.shifted_share}; it must lie in 0 to 1")
         if self.pairs.max_length > np.iinfo(np.uint16).max:
             raise BertkitError(f"max_length {self.max_length} is beyond any model; give at most 65535")
+
+    @property
+    def reach(self) -> int:
+        """Every position lies below it."""
+        return max(self.max_length, self.num_positions if self.shifted_share else 0)
 
     @property
     def pairs(self) -> PairConfig:

@@ -67,7 +67,8 @@ class PretrainingFeed:
     def wrap(self, buffer: Tensor) -> PretrainingBatch:
         """A filled buffer as a batch of its views."""
         tokens, segments, positions, *targets, cu_seqlens = buffer.split(BatchArrays.sizes(self.capacities))
-        inputs = PackedBatch(tokens, segments, positions, cu_seqlens.int(), self.capacities.max_seqlen)
+        longest, reach = self.capacities.max_seqlen, self.arrays.config.reach
+        inputs = PackedBatch(tokens, segments, positions, cu_seqlens.int(), longest, reach)
         return PretrainingBatch(inputs, *targets)
 
 

@@ -45,7 +45,12 @@ def _take(
     kept = torch.isin(owner, picked)
     return PretrainingBatch(
         inputs=PackedBatch(
-            inputs.token_ids[rows], inputs.segment_ids[rows], inputs.position_ids[rows], cu_seqlens, inputs.max_seqlen
+            inputs.token_ids[rows],
+            inputs.segment_ids[rows],
+            inputs.position_ids[rows],
+            cu_seqlens,
+            inputs.max_seqlen,
+            inputs.reach,
         ),
         masked_positions=positions[kept] + shift[owner[kept]],
         masked_token_ids=targets[kept],
