@@ -53,9 +53,7 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same batch on another device."""
-        # Only on its way to CUDA may a tensor be left alone: torch keeps what it still copies from, or copies at once.
-        unwatched = torch.device(device).type == "cuda"
-        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=unwatched))
+        return move_tensors(self, device)
 
     def split(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Cut a [T, ...] tensor back into one tensor per sequence."""
@@ -72,6 +70,13 @@ def map_tensors(batch: T, change: Callable[[Tensor], Tensor]) -> T:
         else:
             values[name] = map_tensors(value, change) if is_dataclass(value) else value
     return type(batch)(**values)
+
+
+def move_tensors(batch: T, device: torch.device | str) -> T:
+    """The same dataclass with every tensor in it on another device."""
+    # Only on its way to CUDA may a tensor be left alone: torch keeps what it still copies from, or copies at once.
+    unwatched = torch.device(device).type == "cuda"
+    return map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=unwatched))
 
 
 def pack(token_ids: Sequence[Sequence[int]], segment_ids: Sequence[Sequence[int]] | None = None) -> PackedBatch:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertkit.model.attention import Backend
 from bertkit.model.bert import BertModel
-from bertkit.model.packed import PackedBatch, map_tensors
+from bertkit.model.packed import PackedBatch, move_tensors
 
 IGNORED = -100  # a target that counts nowhere: an unused slot of a batch of fixed capacity
 IS_NEXT, NOT_NEXT = 0, 1
@@ -29,7 +29,7 @@ class PretrainingBatch:
 
     def to(self, device: torch.device | str) -> "PretrainingBatch":
         """The same batch on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return move_tensors(self, device)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig
-from bertkit.model.packed import PackedBatch, map_tensors, pack
+from bertkit.model.packed import PackedBatch, move_tensors, pack
 from bertkit.tokenizer import Tokenizer
 from bertkit.tokenizer.fitting import Limit
 
@@ -51,7 +51,7 @@ class TaskBatch:
 
     def to(self, device: torch.device | str) -> "TaskBatch":
         """The same batch on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return move_tensors(self, device)
 
 
 class Scorer(Protocol[ExampleT_contra, PredictionT_contra]):

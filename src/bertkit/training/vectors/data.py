@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertkit.model.bert import BertModel
 from bertkit.model.budgets import PREDICTIONS
-from bertkit.model.packed import PackedBatch, pack, plan_batches
+from bertkit.model.packed import PackedBatch, move_tensors, pack, plan_batches
 from bertkit.model.pooling import Pooling, pool
 from bertkit.tasks.metrics.numbers import spearman
 from bertkit.tasks.sentence_pairs import PairExample
@@ -61,8 +61,7 @@ class PairBatch:
 
     def to(self, device: torch.device | str) -> "PairBatch":
         """The same batch on another device."""
-        moved = (tensor.to(device, non_blocking=True) for tensor in (self.first, self.candidates, self.scores))
-        return PairBatch(self.inputs.to(device), *moved)
+        return move_tensors(self, device)
 
     @property
     def known(self) -> Tensor:
