@@ -52,10 +52,17 @@ def variants(task: FinetunedTask, rates: Sequence[float], epochs: Sequence[int])
     ]
 
 
-def prepare(suite: Suite, data: DataFolder, out: Path, rates: Sequence[float], epochs: Sequence[int]) -> list[str]:
+def prepare(
+    suite: Suite,
+    data: DataFolder,
+    out: Path,
+    rates: Sequence[float],
+    epochs: Sequence[int],
+    chosen: Sequence[str] = TASKS,
+) -> list[str]:
     """The data folder and the suite.toml of all settings; the names of its tasks."""
     tasks = []
-    for name in TASKS:
+    for name in chosen:
         task = suite.task(name)
         header = bool(task.columns.get("header", True))
         hold_out(data.task_file(task.train[0]), out / "data" / "tasks" / name, header=header)
@@ -81,6 +88,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("build/settings"))
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 2e-4])
     parser.add_argument("--epochs", type=int, nargs="+", default=[5, 10])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--dropout", type=float, help="in place of the suite's; another -o for each")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, help="examples of each set, to try the way")
@@ -90,7 +98,7 @@ def main() -> None:
         suite = read_suite()
         if given.dropout is not None:
             suite = replace(suite, dropout=given.dropout)
-        names = prepare(suite, DataFolder.open(given.data), given.out, given.rates, given.epochs)
+        names = prepare(suite, DataFolder.open(given.data), given.out, given.rates, given.epochs, given.tasks)
         outcome = run_suite(
             given.model,
             out=given.out / "runs",
