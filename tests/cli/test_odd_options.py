@@ -10,6 +10,12 @@ from bertkit.errors import BertkitError
 from tests.cli.running import refusal
 
 HUGE = "9" * 30
+MANY = {
+    "prepare": ("x.txt", "-t", "x", "-o", "x"),
+    "evaluate": ("-m", "x", "--suite", "-o", "x"),
+    "study": ("direction", "-o", "x"),
+    "serve": ("x",),
+}
 REFUSED: list[Any] = [
     # seeds that the random generators do not take
     (("demo", "--from-scratch", "--seed", "-1"), "--seed"),
@@ -31,6 +37,9 @@ REFUSED: list[Any] = [
     (("vocab", "train", "x", "-o", "x", "--size", "99999999999"), "--size"),
     (("evaluate", "-m", "x", "--suite", "-o", "x", "--workers", "-1"), "--workers"),
     (("study", "direction", "-o", "x", "--workers", "-1"), "--workers"),
+    *(((verb, *given, "--workers", HUGE), "--workers") for verb, given in MANY.items()),
+    (("serve", "x", "--threads", HUGE), "--threads"),
+    (("bench", "-m", "x", "--threads", HUGE), "--threads"),
     (("serve", "x", "--deadline", "nan"), "deadline is nan"),
     (("serve", "x", "--client-timeout", "0"), "--client-timeout is 0"),
     (("answer", "-m", "x", "-q", "a", "-c", "b", "--no-answer-threshold", "nan"), "--no-answer-threshold"),

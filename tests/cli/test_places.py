@@ -46,8 +46,13 @@ def test_an_empty_name_is_no_place() -> None:
         ("embed", "-m", "small-en", "a", "--output="),
         ("convert", "small-en", ""),
         ("doctor", "recipe.toml", ""),
+        ("features", "-m", "small-en", "", "-o", "x.npy"),
+        ("embed", "-m", "small-en", "-f", ""),
+        ("tag", "-m", "small-en", "-f", ""),
+        ("vocab", "extend", "small-en", "", "-o", "x"),
     ):
         assert "the name is empty; '.' is the current folder" in refusal(*arguments)
+    assert "the name is empty" in refusal("answer", "-m", "answers-en", "-q", "a", "-f", "")
     assert "the name of a file is empty" in refusal("vocab", "train", "", "-o", "vocab")
     assert "has an empty name; give SOURCE or NAME=SOURCE" in refusal("serve", "")
     assert places.path("a/b") == Path("a/b")

@@ -36,7 +36,7 @@ def test_an_answer_that_makes_no_sense_ends_the_worker_and_another_comes(monkeyp
             while len(changes) < 3:
                 await asyncio.sleep(0.01)
         assert link.is_up
-        await link.stop()
+        await link.stop(5)
 
     monkeypatch.setattr(WorkerLink, "_spawn", spawn)
     monkeypatch.setattr(links, "_next", answer)

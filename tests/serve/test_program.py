@@ -1,5 +1,6 @@
 """The program itself: workers that are killed come back, SIGTERM loses nothing, clients may be as bad as they like."""
 
+import json
 import os
 import signal
 import socket
@@ -166,6 +167,39 @@ def _end_under_load(server: Running, texts: list[str]) -> None:
     assert set(found.statuses) <= {200, 429}
     events = [line["event"] for line in server.log()]
     assert events.index("draining") < events.index("stopped")
+
+
+def test_a_second_sigterm_refuses_what_is_under_way_and_ends_at_once(folder: Path) -> None:
+    """The worker stands still, so that nothing is answered before; one client is still sending its request."""
+    with running(folder, str(folder / "base")) as server, server.connect() as half, ThreadPoolExecutor(2) as pool:
+        half.sendall(REQUEST + b"content-length: 50\r\n\r\n{")
+        (worker,) = server.children()
+        os.kill(worker, signal.SIGSTOP)
+        paths = ("/embed", "/v1/embeddings")
+        asked = [pool.submit(httpx.post, _url(server, path), json=_body(path), timeout=60) for path in paths]
+        while "bertkit_requests_under_way 2" not in server.client.get("/metrics").text:
+            time.sleep(0.05)
+        server.process.terminate()
+        while not any(line["event"] == "draining" for line in server.log()):
+            time.sleep(0.05)
+        start = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - start < 4
+        answers = [one.result() for one in asked]
+        assert [answer.status_code for answer in answers] == [503, 503]
+        assert answers[0].json()["error_type"] == answers[1].json()["error"]["type"] == "stopped"
+        head, _, body = _read_all(half).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503")
+        assert json.loads(body)["error_type"] == "stopped"
+        assert [line["status"] for line in server.log() if line["event"] == "request"][-3:] == [503] * 3
+
+
+def _url(server: Running, path: str) -> str:
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
+def _body(path: str) -> dict[str, str]:
+    return {"input" if path.startswith("/v1") else "inputs": "my dog is cute"}
 
 
 def test_models_that_cannot_be_loaded_are_one_line(tmp_path: Path, folder: Path) -> None:

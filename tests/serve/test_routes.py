@@ -150,12 +150,15 @@ def test_words_and_attention(client: TestClient, berts: dict[str, Bert]) -> None
     expected = compare_words(berts["base"], [Occurrence(*use) for use in uses])
     np.testing.assert_allclose(found["contextual"]["cosines"], expected.contextual.cosines, atol=1e-6)
     np.testing.assert_allclose(found["fixed"]["points"], expected.fixed.map.points, atol=1e-5)
-    attention = ask(client, "/attention", inputs=["my dog", "is cute"], head=1)
+    attention = ask(client, "/attention", inputs=["my dog", "is cute"], head=2)
     weights = berts["base"].attention("my dog", "is cute").weights
     np.testing.assert_allclose(attention["weights"], weights[:, 1:2], atol=1e-6)
-    assert (attention["layers"], attention["heads"]) == ([0, 1], [1])
+    assert (attention["layers"], attention["heads"]) == ([1, 2], [2])
+    first = ask(client, "/attention", inputs=["my dog", "is cute"], layer=1)
+    np.testing.assert_allclose(first["weights"], weights[:1], atol=1e-6)
     assert [token["segment"] for token in attention["tokens"]] == [0, 0, 0, 0, 1, 1, 1]
-    assert "layers 0 to 1" in refused(client, 422, "/attention", inputs="my dog", layer=2)
+    assert "layers 1 to 2" in refused(client, 422, "/attention", inputs="my dog", layer=3)
+    assert "greater than or equal to 1" in refused(client, 422, "/attention", inputs="my dog", layer=0)
 
 
 def test_what_is_cut_or_split_is_told(client: TestClient, berts: dict[str, Bert]) -> None:

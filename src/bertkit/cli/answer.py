@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bertkit.cli import places
 from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption, check_stride
 from bertkit.cli.output import console, print_json, table
 from bertkit.errors import BertkitError
@@ -25,7 +26,9 @@ def answer(
     question: Annotated[list[str], typer.Option("--question", "-q", help="The question; may be given several times.")],
     context: Annotated[str | None, typer.Option("--context", "-c", help="The text that tells the answer.")] = None,
     model: ModelOption = "",
-    file: Annotated[str | None, typer.Option("--file", "-f", help="A file with that text, or - for stdin.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", parser=places.file, help="A file with that text, or - for stdin.")
+    ] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many answers.")] = 5,
     threshold: Annotated[
         float | None,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bertkit.cli.options import JsonOption, ModelOption
+from bertkit.cli.options import MOST_AT_ONCE, JsonOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
 
 
@@ -23,7 +23,7 @@ def bench(
     rounds: Annotated[int, typer.Option(help="Rounds measured after a first that warms up.", min=1)] = 3,
     max_length: Annotated[int, typer.Option(help="Tokens a text; longer ones are cut.", min=3)] = 256,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of every contestant; all cores by default.")
+        int | None, typer.Option(min=1, max=MOST_AT_ONCE, help="Threads of every contestant; all cores by default.")
     ] = None,
     peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Also what else is installed.")] = True,
     json: JsonOption = False,

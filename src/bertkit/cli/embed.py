@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bertkit.cli import places
 from bertkit.cli.options import DeviceOption, JsonOption, LongOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
 from bertkit.cli.places import check_apart, check_file
@@ -21,7 +22,12 @@ def embed(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; leave out to read --file.")] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin."),
+        typer.Option(
+            "--file",
+            "-f",
+            parser=places.file,
+            help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin.",
+        ),
     ] = None,
     field: Annotated[
         str, typer.Option(help="The field of a .jsonl line or column of a table that holds the text.")
@@ -31,7 +37,8 @@ def embed(
         str | None, typer.Option(help="mean, cls or max; by default what the model was tuned for, else mean.")
     ] = None,
     layer: Annotated[
-        str, typer.Option(help="A number (-1: last, 0: embeddings), or mean-, sum- or concat- with last-4 or all.")
+        str,
+        typer.Option(help="A number from 1 (0: embeddings, -1: last), or mean-, sum- or concat- with last-4 or all."),
     ] = "-1",
     normalize: Annotated[
         bool | None, typer.Option("--normalize/--no-normalize", help="Scale vectors to length 1, or do not.")

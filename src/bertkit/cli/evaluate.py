@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertkit.cli.finetune import ColumnsOption, SkipBadOption
-from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption
+from bertkit.cli.options import MOST_AT_ONCE, DeviceOption, JsonOption, LongAsTrainedOption, ModelOption
 from bertkit.cli.output import console, note, print_json, table
 from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
@@ -30,7 +30,9 @@ def evaluate(
     seeds: Annotated[int | None, typer.Option(help="Suite: runs of each fine-tuned task; 5 unless said.")] = None,
     limit: Annotated[int | None, typer.Option(help="Suite: at most so many examples of each set; for CPUs.")] = None,
     recipe: Annotated[Path | None, typer.Option(help="Suite: another suite.toml.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Suite: processes that share the device; 0 chooses.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, max=MOST_AT_ONCE, help="Suite: processes that share the device; 0 chooses.")
+    ] = 0,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:

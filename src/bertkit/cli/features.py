@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bertkit.cli import places
 from bertkit.cli.options import DeviceOption, JsonOption, LongOption, ModelOption
 from bertkit.cli.output import note, print_json, progress_counter
 from bertkit.cli.places import check_apart, check_file
@@ -14,7 +15,8 @@ def features(
     data: Annotated[
         str,
         typer.Argument(
-            help=".txt (a text a line), .csv, .tsv, .jsonl, .parquet, or for words a CoNLL file; packed too."
+            parser=places.file,
+            help=".txt (a text a line), .csv, .tsv, .jsonl, .parquet, or for words a CoNLL file; packed too.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help=".parquet (with texts and labels) or .npy.")],
@@ -22,7 +24,8 @@ def features(
     layer: Annotated[
         str,
         typer.Option(
-            help="A number, embeddings, last, second-to-last, or mean-, sum-, concat- or weighted- with last-4 or all."
+            help="A number from 1 (0: embeddings, -1: last, -2: second-to-last), the same in words, or mean-, sum-, concat- "
+            "or weighted- with last-4 or all."
         ),
     ] = "concat-last-4",
     per: Annotated[str, typer.Option(help="text, or word (its first piece, as in the paper).")] = "text",

@@ -27,6 +27,7 @@ LongOption = Annotated[
     str, typer.Option("--long", help="Texts beyond the model's positions: error, truncate or window.")
 ]
 MOST_SEED = 2**63 - 1  # what torch takes
+MOST_AT_ONCE = 1024  # processes or threads: more is a slip, and a machine that is asked to start them stands still
 
 
 def check_stride(long: str | None, stride: int | None) -> None:

@@ -20,6 +20,12 @@ def path(text: str | Path) -> Path:
     return Path(text)
 
 
+def file(text: str) -> str:
+    """A file to read, or - for standard input, as it was typed; an empty name is none here either."""
+    path(text)
+    return text
+
+
 def with_paths(verb: Verb) -> Verb:
     """The same command; every file and folder that it is given goes through `path`."""
     for hint in get_type_hints(verb, include_extras=True).values():

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bertkit.cli.options import JsonOption
+from bertkit.cli.options import MOST_AT_ONCE, JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
 from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
@@ -26,7 +26,9 @@ def prepare(
     ] = "split",
     field: Annotated[str, typer.Option(help="The field of a .jsonl row or column of a .parquet file.")] = "text",
     dedup: Annotated[bool, typer.Option("--dedup/--no-dedup", help="Leave out paragraphs seen before.")] = True,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=MOST_AT_ONCE, help="Processes; all cores by default.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask after the estimate.")] = False,
     only_estimate: Annotated[bool, typer.Option("--estimate", help="Only say how large and how long.")] = False,
     json: JsonOption = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertkit.cli.options import DeviceOption
+from bertkit.cli.options import MOST_AT_ONCE, DeviceOption
 from bertkit.errors import BertkitError
 
 
@@ -15,9 +15,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free; the log names it.")] = 8080,
     shared: Annotated[bool, typer.Option("--shared", help="All models in one process; else one each.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes for each model (or for all, if shared).")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, max=MOST_AT_ONCE, help="Processes for each model (or for all, if shared).")
+    ] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of each process; the cores shared out, unless said.")
+        int | None, typer.Option(min=1, max=MOST_AT_ONCE, help="Of each process; the cores shared out, unless said.")
     ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds from a request to its answer.")] = 30.0,
     max_requests: Annotated[int, typer.Option(help="Under way at once; beyond, 429.")] = 512,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertkit.cli.options import JsonOption
+from bertkit.cli.options import MOST_AT_ONCE, JsonOption
 from bertkit.cli.output import console, note, print_json, table
 from bertkit.cli.places import check_folder
 from bertkit.errors import BertkitError
@@ -42,7 +42,9 @@ def study(
     seeds: Annotated[int | None, typer.Option(help="Repetitions; 3 unless said.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; the same command goes on.")] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or auto.")] = "auto",
-    workers: Annotated[int, typer.Option(min=0, help="Processes that share the device; 0 chooses.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, max=MOST_AT_ONCE, help="Processes that share the device; 0 chooses.")
+    ] = 0,
     recipe: Annotated[Path | None, typer.Option(help="Another recipe of this study.")] = None,
     docs: Annotated[Path | None, typer.Option(help="With report: the folder that findings.md is written to.")] = None,
     json: JsonOption = False,

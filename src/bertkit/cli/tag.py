@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bertkit.cli import places
 from bertkit.cli.options import DeviceOption, JsonOption, LongAsTrainedOption, ModelOption, StrideOption, check_stride
 from bertkit.cli.output import console, print_json, table
 
@@ -23,7 +24,10 @@ def tag(
     file: Annotated[
         str | None,
         typer.Option(
-            "--file", "-f", help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin; a text a line."
+            "--file",
+            "-f",
+            parser=places.file,
+            help=".txt, .jsonl, .csv, .tsv, .parquet (also .gz, .xz), or - for stdin; a text a line.",
         ),
     ] = None,
     field: Annotated[

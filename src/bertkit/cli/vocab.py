@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bertkit.cli import places
 from bertkit.cli.options import JsonOption
 from bertkit.cli.output import console, note, print_json, progress_counter
 from bertkit.cli.places import check_folder, with_paths
@@ -74,7 +75,7 @@ def train(
 @with_paths
 def extend(
     model: Annotated[str, typer.Argument(help="Checkpoint: a folder, a TF1 prefix, a bundled model or a hub name.")],
-    words: Annotated[str, typer.Argument(help="A file with one word a line, or - for stdin.")],
+    words: Annotated[str, typer.Argument(parser=places.file, help="A file with one word a line, or - for stdin.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     into_unused: Annotated[
         bool, typer.Option("--into-unused", help="Replace \\[unused] rows; by default the vocabulary grows.")

@@ -25,7 +25,7 @@ def words(
     ] = None,
     layer: Annotated[
         int | None,
-        typer.Option("--layer", help="0 for the embeddings, 1 and up, -1 for the last; else the upper third."),
+        typer.Option("--layer", help="From 1 (0: embeddings, -1: last); by default the upper third, averaged."),
     ] = None,
     word2vec: Annotated[
         Path | None, typer.Option("--word2vec", help="Fixed vectors from this word2vec file, text or binary.")

@@ -19,6 +19,7 @@ DESCRIPTIONS = {
     422: "The request makes no sense",
     429: "Too many requests wait; the header Retry-After says when to come again",
     500: "Something went wrong here",
+    503: "The server was stopped meanwhile",
     504: "Not answered before the deadline",
 }
 

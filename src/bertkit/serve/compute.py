@@ -176,7 +176,8 @@ def _attention(bert: Bert, inputs: Sequence[Any], options: Options) -> Sequence[
         found = bert.attention(a, b)
         layers = _chosen(options["layer"], bert.config.num_layers, "layer")
         heads = _chosen(options["head"], bert.config.num_heads, "head")
-        weights = _finite(found.weights[np.ix_(layers, heads)]).astype(np.float64).round(DECIMALS)
+        places = np.ix_(*([number - 1 for number in numbers] for numbers in (layers, heads)))
+        weights = _finite(found.weights[places]).astype(np.float64).round(DECIMALS)
         tokens = [
             {"text": token, "segment": segment} for token, segment in zip(found.tokens, found.segment_ids, strict=True)
         ]
@@ -186,10 +187,11 @@ def _attention(bert: Bert, inputs: Sequence[Any], options: Options) -> Sequence[
 
 
 def _chosen(number: int | None, count: int, what: str) -> list[int]:
+    """Layers or heads, counted from 1 as `bertkit inspect` and the page count them."""
     if number is None:
-        return list(range(count))
-    if number >= count:
-        raise BertkitError(f"no {what} {number}: this model has {what}s 0 to {count - 1}")
+        return list(range(1, count + 1))
+    if number > count:
+        raise BertkitError(f"there is no {what} {number}; this model has {what}s 1 to {count}")
     return [number]
 
 

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bertkit.serve.logs import log, where
-from bertkit.serve.refusals import Refusal, too_large
+from bertkit.serve.refusals import Refusal, stopped, too_large
 from bertkit.serve.service import Service, Trace
 
 Event = MutableMapping[str, Any]
@@ -68,12 +68,20 @@ class Guard:
         headers = dict(scope["headers"])
         call = Call(scope, send, self.service, headers)
         self.service.latest = call.trace.start
+        task = asyncio.current_task()
+        assert task is not None
+        self.service.tasks.add(task)
         try:
             await self._answer(call, headers, receive)
         except Refusal as refusal:
             await call.refuse(refusal)
         except (ClientGoneError, ConnectionError):
             call.status = GONE
+        except asyncio.CancelledError:
+            if not self.service.is_draining:
+                raise
+            task.uncancel()  # the server ends, and its client is told
+            await call.refuse(stopped())
         except TimeoutError:
             call.status = GONE  # the client does not take its answer: the connection is cut
             raise ConnectionError("the client is too slow") from None
@@ -81,9 +89,12 @@ class Guard:
             log("error", "unexpected", id=call.trace.id, reason=where(error))
             await call.refuse(Refusal(500, "internal", f"something went wrong here; the log has it as {call.trace.id}"))
         finally:
+            self.service.tasks.discard(task)
             call.finish()
 
     async def _answer(self, call: "Call", headers: dict[bytes, bytes], receive: Receive) -> None:
+        if self.service.is_cut:
+            raise stopped()
         if not OPEN.fullmatch(call.scope["path"]) and not self.keys.allow(headers):
             await self._discard(receive, headers)
             raise Refusal(

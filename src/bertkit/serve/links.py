@@ -86,8 +86,8 @@ class WorkerLink:
         finally:
             self._waiting.pop(number, None)
 
-    async def stop(self) -> None:
-        """Hang up, which ends the process; kill it where that is not enough."""
+    async def stop(self, patience: float) -> None:
+        """Hang up, which ends the process; kill it where that is not enough after some seconds."""
         if self._tender:
             self._tender.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -95,7 +95,7 @@ class WorkerLink:
         self._hang_up()
         if self.process:
             try:
-                await asyncio.to_thread(self.process.wait, 5)
+                await asyncio.to_thread(self.process.wait, patience)
             except subprocess.TimeoutExpired:
                 self._kill()
 

@@ -61,6 +61,12 @@ def impatient(seconds: float) -> type[Protocol]:
 class Server(uvicorn.Server):
     """uvicorn, with signals left to us."""
 
+    def leave(self) -> None:
+        """Wait for nobody: connections that are still open are cut."""
+        self.should_exit = self.force_exit = True
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Nothing is captured, so nothing is raised again at the end."""

@@ -33,6 +33,11 @@ def overloaded(seconds: float) -> Refusal:
     return Refusal(429, "overloaded", f"too many requests are waiting; try again in {wait} s", {"retry-after": wait})
 
 
+def stopped() -> Refusal:
+    """The server ends before the answer."""
+    return Refusal(503, "stopped", "the server was stopped before it could answer; send this again when it is back")
+
+
 def out_of_time(deadline: float) -> Refusal:
     """The deadline passed."""
     return Refusal(504, "timeout", f"not answered within {deadline:g} s; send fewer or shorter texts, or try again")

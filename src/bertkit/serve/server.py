@@ -31,6 +31,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 MOST_CONNECTIONS = 4096
 DRAIN_STEP = 0.05  # seconds between two looks whether it is quiet
+STOP_SECONDS = 5.0  # for workers to end by themselves
+CUT_SECONDS = 1.0  # after a second signal: the same, and for clients to take a refusal
 MOST_WAITS = 10  # times that long at most, where requests never cease
 
 
@@ -93,7 +95,7 @@ class Fleet:
         try:
             found = await asyncio.gather(*(self._start_group(group) for group in self.plan.groups()))
         except BaseException:
-            await self.stop()
+            await self.stop(STOP_SECONDS)
             raise
         return Service(Models(model for group in found for model in group), self.plan.settings, self.metrics)
 
@@ -122,9 +124,9 @@ class Fleet:
 
         return changed
 
-    async def stop(self) -> None:
-        """End every worker."""
-        await asyncio.gather(*(link.stop() for link in self.links))
+    async def stop(self, patience: float) -> None:
+        """End every worker; one that has not ended after so many seconds is killed."""
+        await asyncio.gather(*(link.stop(patience) for link in self.links))
 
 
 def serve(plan: ServePlan) -> None:
@@ -153,7 +155,7 @@ async def _listen(plan: ServePlan, fleet: Fleet, service: Service, listener: soc
         await server.serve([listener])
     finally:
         service.close()
-        await fleet.stop()
+        await fleet.stop(CUT_SECONDS if service.is_cut else STOP_SECONDS)
         log("info", "stopped")
 
 
@@ -190,7 +192,9 @@ def _config(plan: ServePlan, service: Service) -> uvicorn.Config:
 
 
 def _take_signals(server: Server, service: Service) -> None:
-    """The first signal drains: unhealthy and closing connections until it is quiet, then no new ones. The second cuts short."""
+    """The first signal drains: unhealthy and closing connections until it is quiet, then no new ones.
+
+    The second refuses what is under way; the third leaves clients that do not take even that."""
     loop, wait = asyncio.get_running_loop(), service.settings.drain_wait
 
     def stop_when_quiet(end: float) -> None:
@@ -201,9 +205,18 @@ def _take_signals(server: Server, service: Service) -> None:
         else:
             loop.call_later(DRAIN_STEP, stop_when_quiet, end)
 
+    def cut() -> None:
+        if service.is_cut:
+            server.leave()
+            return
+        log("info", "cut-short", under_way=len(service.tasks))
+        service.cut_short()
+        server.should_exit = True
+        loop.call_later(CUT_SECONDS, server.leave)
+
     def stop(name: str) -> None:
         if service.is_draining:
-            server.should_exit = server.force_exit = True
+            cut()
             return
         log("info", "draining", signal=name)
         service.is_draining, service.latest = True, time.monotonic()

@@ -51,6 +51,8 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings, metrics: Metrics) -> None:
         self.models, self.settings, self.metrics = models, settings, metrics
         self.is_draining = False
+        self.is_cut = False  # nothing is waited for any more
+        self.tasks: set[asyncio.Task[Any]] = set()  # the requests under way
         self.latest = 0.0  # when the last request came
         self._threads = TokenizingThreads(settings.tokenizer_threads)
 
@@ -139,6 +141,12 @@ class Service:
             return to_text(vectors)
         found: bytes = await self._threads.run(partial(to_text, vectors), is_short=False)
         return found
+
+    def cut_short(self) -> None:
+        """Refuse all that is under way and all that comes."""
+        self.is_cut = True
+        for task in self.tasks:
+            task.cancel()
 
     def close(self) -> None:
         """End the threads."""

@@ -192,7 +192,8 @@ class WordsRequest(Request):
 
     inputs: Annotated[list[WordInput], Field(min_length=1, max_length=64)]
     layer: Annotated[int, Field(ge=-1000, le=1000)] | None = Field(
-        None, description="The upper third averaged, if left out."
+        None,
+        description="0 for the embeddings, 1 and up, -1 for the last; the upper third averaged, if left out.",
     )
 
 
@@ -200,9 +201,9 @@ class AttentionRequest(Request):
     """A text or a pair to its attention weights."""
 
     model_config = examples(
-        {"inputs": "My dog is cute"}, {"inputs": ["My dog is cute", "he likes playing"], "layer": 0}
+        {"inputs": "My dog is cute"}, {"inputs": ["My dog is cute", "he likes playing"], "layer": 1}
     )
 
     inputs: str | OneOrTwo
-    layer: Annotated[int, Field(ge=0, le=1000)] | None = Field(None, description="One layer alone, from 0.")
-    head: Annotated[int, Field(ge=0, le=1000)] | None = Field(None, description="One head alone, from 0.")
+    layer: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="One layer alone, from 1.")
+    head: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="One head alone, from 1.")

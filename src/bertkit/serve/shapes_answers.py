@@ -126,7 +126,7 @@ class AttentionToken(BaseModel):
 
 
 class Attention(BaseModel):
-    """weights[l][h][i][j]: how much token i takes from token j in layer layers[l], head heads[h]; rows sum to 1."""
+    """weights[l][h][i][j]: how much token i takes from token j in layer layers[l], head heads[h], counted from 1; rows sum to 1."""
 
     tokens: list[AttentionToken]
     layers: list[int]

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,13 @@ def main() -> None:
     """Load, say what was loaded, then answer batches until the server hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+    with suppress(ConnectionError):  # the server has gone meanwhile: nobody is left to be told
+        work_for(socket.socket(fileno=int(sys.argv[1])))
+    os._exit(0)  # nobody waits for a long text any more, and a thread at work must not meet an interpreter that ends
+
+
+def work_for(connection: socket.socket) -> None:
+    """All that the server at the other end wants, until it hangs up."""
     first = receive(connection)
     if first is None:
         return
@@ -41,7 +48,6 @@ def main() -> None:
     sources = dict(first[0]["models"])
     connection.sendall(to_frame({"models": {name: describe(bert, sources[name]) for name, bert in berts.items()}}))
     answer_all(connection, berts)
-    os._exit(0)  # nobody waits for a long text any more, and a thread at work must not meet an interpreter that ends
 
 
 def open_models(plan: Message) -> dict[str, "Bert"]:
@@ -73,6 +79,8 @@ def answer_all(connection: socket.socket, berts: Mapping[str, "Bert"]) -> None:
         try:
             while True:
                 work(long.get())
+        except ConnectionError:  # as in `main`
+            os._exit(0)
         except Exception as error:  # who waits for this thread would wait for ever: the server starts another process
             log("error", "worker-failed", reason=where(error))
             os._exit(1)

@@ -107,15 +107,16 @@ def read_features(path: str | Path) -> FeatureTable:
     if described is None:
         raise BertkitError(f"{path} holds no features; make them with `bertkit features ... -o NAME.parquet`")
     recipe = read_recipe(json.loads(described), str(path))
-    vectors, kept = _room(file.metadata.num_rows, recipe.width, file.schema_arrow.field("vector").type.value_type)
+    kind = file.schema_arrow.field("vector").type.value_type.to_pandas_dtype()
+    vectors, kept = make_room(file.metadata.num_rows, recipe.width, np.dtype(kind))
     names = "word" if recipe.per == "word" else "text"
     columns = _fill(file, vectors, names)
     ids = columns.get("text_id") or range(len(vectors))
     return FeatureTable(recipe, vectors, columns["label"], columns[names], np.asarray(ids, dtype=np.int64), kept)
 
 
-def _room(rows: int, width: int, kind: Any) -> tuple[NDArray[Any], Any]:
-    dtype = np.dtype(kind.to_pandas_dtype())
+def make_room(rows: int, width: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Any]:
+    """An array to be filled, and the temporary file that it is mapped from where it is large."""
     if rows * width * dtype.itemsize <= IN_MEMORY_BYTES:
         return np.empty((rows, width), dtype), None
     kept = tempfile.NamedTemporaryFile(prefix="bertkit-features-")  # noqa: SIM115  (the table keeps it)

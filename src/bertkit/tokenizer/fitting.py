@@ -61,8 +61,9 @@ def fit_long(frame: Frame, raw_a: tk.Encoding, raw_b: tk.Encoding | None, limit:
     num_a, num_b = len(raw_a), 0 if raw_b is None else len(raw_b)
     num_special = 2 if raw_b is None else 3
     if limit.long == "error":
+        whole = name if raw_b is None else f"{name} with its pair"
         raise LongTextError(
-            f"{name} has {num_a + num_b + num_special} tokens, special tokens included, and the limit is "
+            f"{whole} has {num_a + num_b + num_special} tokens, special tokens included, and the limit is "
             f"{limit.max_length}; shorten it, or choose long='truncate' or 'window' (--long) where that is offered"
         )
     room = limit.max_length - num_special

@@ -5,7 +5,7 @@ import { drawSmall, makeLines, makeMap, makePicker } from "./heads.js";
 import { count } from "./shares.js";
 
 const SMALL = 46; // pixels of a small map
-const chosen = { layer: 0, head: 0 }; // kept from one text to the next
+const chosen = { layer: 1, map: 0 }; // kept from one text to the next: a layer, from 1, and one of its small maps
 
 function mean(maps) { // the layer's mean of all heads
   return maps[0].map((_, place) => maps.reduce((sum, map) => sum + map[place], 0) / maps.length);
@@ -17,22 +17,22 @@ darkMode.addEventListener("change", refresh);
 addEventListener("resize", refresh);
 
 function showAttention({ tokens, layers, heads, weights }, _, again, model) {
-  const each = weights[0].map((rows) => rows.flat()), maps = [...each, mean(each)], names = [...heads.map((head) => `Head ${head + 1}`), "Mean of all heads"];
-  chosen.head = Math.min(chosen.head, maps.length - 1);
-  const current = () => maps[chosen.head], title = el("h3", { role: "status" });
+  const each = weights[0].map((rows) => rows.flat()), maps = [...each, mean(each)], names = [...heads.map((head) => `Head ${head}`), "Mean of all heads"];
+  chosen.map = Math.min(chosen.map, maps.length - 1);
+  const current = () => maps[chosen.map], title = el("h3", { role: "status" });
   const picker = makePicker(names, names.length, pick), lines = makeLines(tokens, current);
   const map = makeMap(tokens, current, "A row looks at its columns and sums to 1. Point at a square, or focus the map and use the arrow keys.");
   const grid = el("div", { class: "heads", role: "group", "aria-label": "Heads", onkeydown: picker.move, style: { gridTemplateColumns: `repeat(auto-fill, ${SMALL}px)` } }, picker.buttons);
   const layer = el("select", { id: "attention-layer", onchange: () => { chosen.layer = Number(layer.value); again({ kept: "attention-layer" }); } },
-    Array.from({ length: model.num_layers }, (_, index) => el("option", { value: index, selected: index === layers[0] }, index + 1)));
-  function pick(head) {
-    chosen.head = head;
-    title.textContent = `Layer ${layers[0] + 1} of ${model.num_layers}, ${names[head].toLowerCase()}`;
-    picker.mark(head);
+    Array.from({ length: model.num_layers }, (_, index) => index + 1).map((number) => el("option", { value: number, selected: number === layers[0] }, number)));
+  function pick(place) {
+    chosen.map = place;
+    title.textContent = `Layer ${layers[0]} of ${model.num_layers}, ${names[place].toLowerCase()}`;
+    picker.mark(place);
     map.draw();
     lines.draw();
   }
-  redraw = () => { picker.buttons.forEach((button, head) => drawSmall(button.firstChild, maps[head], SMALL)); pick(chosen.head); };
+  redraw = () => { picker.buttons.forEach((button, place) => drawSmall(button.firstChild, maps[place], SMALL)); pick(chosen.map); };
   stands = map.canvas;
   const nodes = [
     el("div", { class: "row field" }, el("label", { for: "attention-layer" }, "Layer", layer)),
@@ -40,7 +40,7 @@ function showAttention({ tokens, layers, heads, weights }, _, again, model) {
     title, el("div", { class: "map" }, map.zoom, el("div", { class: "scroll" }, map.canvas), map.value), el("h3", {}, "The same as lines"),
     el("p", { class: "soft small" }, "Left looks at right. Point at a token to see it alone, click to hold it, or choose one by the arrow keys."), el("div", { class: "scroll" }, lines.node),
   ];
-  return { nodes, said: `Layer ${layers[0] + 1}, ${count(heads.length, "head")}, ${count(tokens.length, "token")}` };
+  return { nodes, said: `Layer ${layers[0]}, ${count(heads.length, "head")}, ${count(tokens.length, "token")}` };
 }
 
 export const attention = {
@@ -51,7 +51,7 @@ export const attention = {
     { title: "A pair", a: "My dog is cute", b: "he likes playing" },
     { title: "What is tired?", a: "The animal didn't cross the street because it was too tired." },
   ],
-  request: ({ a, b }, model) => ({ inputs: b.trim() ? [a, b] : a, layer: Math.min(chosen.layer, model.num_layers - 1) }),
+  request: ({ a, b }, model) => ({ inputs: b.trim() ? [a, b] : a, layer: Math.min(chosen.layer, model.num_layers) }),
   show: showAttention,
   drawn: (result, { kept }) => {
     redraw();

@@ -47,7 +47,9 @@ def choose_columns(
     if label is None and labelled:
         label = _guess_label({name: values for name, values in cells.items() if name not in (text, pair)})
         if label is None:
-            raise BertkitError(f"{table.path}: no column looks like the label; name it, one of {_names(table)}")
+            raise BertkitError(
+                f"{table.path}: no column looks like the label; name it (see --help), one of {_names(table)}"
+            )
     return Columns(text, pair, label)
 
 
@@ -77,7 +79,7 @@ def _guess_texts(
     free = {name: values for name, values in cells.items() if name not in taken}
     words = {name: mean_words(values) for name, values in free.items() if _are_texts(values)}
     if not words:
-        raise BertkitError(f"{table.path}: no column looks like text; name it, one of {_names(table)}")
+        raise BertkitError(f"{table.path}: no column looks like text; name it (see --help), one of {_names(table)}")
     best = sorted(words, key=lambda name: -words[name])[: 2 if pair is None else 1]
     long = [name for name in table.columns if name in best and words[name] >= TEXT_WORDS]
     return (long[0], long[1]) if len(long) == 2 else (best[0], pair)

@@ -15,10 +15,11 @@ from bertkit.tasks.reading.examples import TagExample
 from bertkit.tasks.reading.lines import check_unicode, raw_lines, sample_lines
 from bertkit.tasks.reading.problems import BadRowError, Problems
 from bertkit.tasks.tagging.labels import OUTSIDE, PREFIXED, bio_tags, find_entities, parse_tag
+from bertkit.text.counted import counted
 
 DOCUMENT_START = "-DOCSTART-"
 LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")  # before every word of WikiANN
-WIDTHS = "{} columns where most lines have {}; write every word with the same columns"
+WIDTHS = "{} where most lines have {}; write every word with the same columns"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class TagSource:
     def _checked(self, line: str) -> list[str]:
         cells = self._cells(check_unicode(line))
         if len(cells) != self.width:
-            raise BadRowError(WIDTHS.format(len(cells), self.width))
+            raise BadRowError(WIDTHS.format(counted(len(cells), "column"), self.width))
         if not self._word(cells).strip():
             raise BadRowError("the word is empty; fill it in, or take the line out")
         if self.tagged and not self._tag(cells):

@@ -135,5 +135,9 @@ def read_texts(path: str | Path, options: TextOptions | None = None) -> TextTabl
     source = TextSource(path, options)
     examples = list(source)
     if not examples:
-        raise BertkitError(f"{path} has no rows to use; {source.problems.count:,} were bad")
+        bad = source.problems.count
+        why = (
+            f"all {bad:,} were bad; mend them" if bad else "there is nothing below its header; give one example a line"
+        )
+        raise BertkitError(f"{path} has no rows to use: {why}")
     return TextTable(examples, source.columns, source.problem, source.problems, source.guess)

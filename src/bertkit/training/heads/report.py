@@ -24,16 +24,25 @@ def save_head(
     dev: FeatureTable | None,
     files: tuple[str, str],
     config: Any,
+    said: str = "",
 ) -> Path:
-    """The head's folder with report.html; `files` are the names of both tables, `config` is what it was trained with."""
-    report = head_report(trained, train, dev, files, config)
+    """The head's folder with report.html.
+
+    `files` are the names of both tables, `config` is what it was trained with, `said` how dev was split off, if it was.
+    """
+    report = head_report(trained, train, dev, files, config, said)
     trained.save(folder)
     save(folder / REPORT, finetuning_page(report))
     return folder / REPORT
 
 
 def head_report(
-    trained: TrainedHead, train: FeatureTable, dev: FeatureTable | None, files: tuple[str, str], config: Any
+    trained: TrainedHead,
+    train: FeatureTable,
+    dev: FeatureTable | None,
+    files: tuple[str, str],
+    config: Any,
+    said: str = "",
 ) -> FinetuningReport:
     """Everything that the page shows."""
     recipe, is_words = trained.recipe, trained.recipe.per == "word"
@@ -53,7 +62,11 @@ def head_report(
         majority_scores={} if dev is None else _guessing(train, dev, trained),
         losses=[LossPoint(round(row["step"]), row["loss"]) for row in trained.history],
         evaluations=[DevPoint(round(row["step"]), {"f1": row["f1"]}) for row in shown],
-        notes=["the encoder stayed as it was", *([f"shares of the layers, lowest first: {shares}"] if shares else [])],
+        notes=[
+            "the encoder stayed as it was",
+            *([said] if said else []),
+            *([f"shares of the layers, lowest first: {shares}"] if shares else []),
+        ],
         settings=write_toml(asdict(config)),
     )
 
