@@ -57,6 +57,10 @@ def test_plans_that_cannot_be_are_refused() -> None:
         StepPlan((Stage(micro_batches=3),), 10, 2)
     with pytest.raises(BertkitError, match="not even one sequence"):
         Stage(max_length=128, tokens_per_batch=100)
+    with pytest.raises(BertkitError, match="tokens_per_batch is 2147483648; it must be at most"):
+        Stage(tokens_per_batch=2**31)
+    with pytest.raises(BertkitError, match="micro_batches is 100001; it must be at least 1 and at most 100,000"):
+        Stage(micro_batches=100_001)
 
 
 def test_the_linear_rate_rises_and_falls() -> None:

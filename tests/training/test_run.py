@@ -193,6 +193,12 @@ def test_models_and_stages_that_do_not_fit_are_refused(done: tuple[Path, RunResu
         run(tmp_path, recipe(model=replace(recipe().model, init=str(out / "model"))))
 
 
+def test_a_model_that_no_memory_holds_is_refused_before_it_takes_any(tmp_path: Path) -> None:
+    giant = replace(recipe().model, changes={**recipe().model.changes, "num_layers": 10**12})
+    with pytest.raises(BertkitError, match=r"weights, which take .* GiB, and .* GiB are free here; choose a smaller"):
+        run(tmp_path, recipe(model=giant))
+
+
 def test_a_checkpoint_with_another_vocabulary_is_refused(done: tuple[Path, RunResult], tmp_path: Path) -> None:
     shutil.copytree(done[0] / "model", tmp_path / "other")
     tokens = [*tokenizer().tokens[:5], *reversed(tokenizer().tokens[5:])]

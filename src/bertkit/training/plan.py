@@ -11,6 +11,9 @@ from itertools import accumulate
 from bertkit.corpus.masking import MaskingConfig
 from bertkit.errors import BertkitError
 
+MOST_TOKENS = 2**31 - 1  # places in a batch are counted in 32 bits
+MOST_MICRO_BATCHES = 100_000  # more is a slip
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -29,8 +32,14 @@ class Stage:
             raise BertkitError(
                 f"stages: tokens_per_batch {self.tokens_per_batch} holds not even one sequence of {self.max_length}"
             )
-        if self.micro_batches < 1:
-            raise BertkitError(f"stages: micro_batches is {self.micro_batches}; it must be at least 1")
+        if not 1 <= self.micro_batches <= MOST_MICRO_BATCHES:
+            raise BertkitError(
+                f"stages: micro_batches is {self.micro_batches}; it must be at least 1 and at most {MOST_MICRO_BATCHES:,}"
+            )
+        if self.tokens_per_batch > MOST_TOKENS:
+            raise BertkitError(
+                f"stages: tokens_per_batch is {self.tokens_per_batch}; it must be at most {MOST_TOKENS:,}"
+            )
         if not 0.0 < self.share <= 1.0:
             raise BertkitError(f"stages: share is {self.share}; it must be above 0 and at most 1")
 

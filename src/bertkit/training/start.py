@@ -9,9 +9,10 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
-from bertkit.model.config import BertConfig
+from bertkit.model.config import BertConfig, num_parameters
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
+from bertkit.training.estimate.memory import FLOAT, available_memory
 from bertkit.training.initialisation import begin_with_waves, initialise
 from bertkit.training.recipe import Recipe, pretraining_heads
 from bertkit.training.world import is_first_process
@@ -24,6 +25,7 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
         model = initial_checkpoint(recipe, tokenizer)
     else:
         config = fresh_config(recipe, tokenizer.vocab_size)
+        refuse_giants(config)
         model = BertModel(replace(config, num_layers=recipe.growth.depth(0.0, config.num_layers)))
         initialise(model, recipe.model.start, config.num_layers)
         if recipe.model.positions == "waves":
@@ -36,6 +38,16 @@ def fresh_config(recipe: Recipe, vocab_size: int) -> BertConfig:
     """The shape of a new model, fully grown."""
     heads = {"next_sentence": recipe.data.next_sentence, "is_causal": recipe.objective == "ltr"}
     return recipe.model.config(vocab_size, **heads)
+
+
+def refuse_giants(config: BertConfig) -> None:
+    """A slip of a digit would take all memory of the machine before anything is said."""
+    needed, here = FLOAT * num_parameters(config), available_memory(torch.device("cpu"))
+    if needed > here:
+        raise BertkitError(
+            f"this model has {num_parameters(config):,} weights, which take {needed / 2**30:,.0f} GiB, and "
+            f"{here / 2**30:,.0f} GiB are free here; choose a smaller model.size, or other model.changes"
+        )
 
 
 def check_positions(recipe: Recipe, config: BertConfig) -> None:
