@@ -102,7 +102,9 @@ def test_a_failing_file_leaves_nothing_behind(fine: Bert, tmp_path: Path) -> Non
 
 def test_an_unknown_column_option_is_one_line(fine: Bert, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("id,text\n1,w1 w2\n")
-    with pytest.raises(BertkitError, match="files for classification have no option 'review'; see the help"):
+    with pytest.raises(
+        BertkitError, match="files for classification have no option 'review'; choose from text, pair, label"
+    ):
         predict_file(fine.model, fine.tokenizer, tmp_path / "in.csv", tmp_path / "out.csv", columns={"review": "text"})
 
 

@@ -93,8 +93,9 @@ def text_options(options: Mapping[str, Any], **fixed: Any) -> TextOptions:
 
 
 def _refuse_unknown(name: str, options: Mapping[str, Any], known: type[Any]) -> None:
-    if unknown := options.keys() - {option.name for option in fields(known)}:
-        raise BertkitError(f"files for {name} have no option {min(unknown)!r}; see the help")
+    names = [option.name for option in fields(known)]
+    if unknown := options.keys() - set(names):
+        raise BertkitError(f"files for {name} have no option {min(unknown)!r}; choose from {', '.join(names)}")
 
 
 def _is_number(text: str) -> bool:

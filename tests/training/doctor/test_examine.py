@@ -198,7 +198,7 @@ def test_a_checkpoint_on_disk_is_as_large_as_counted(tmp_path: Path) -> None:
 
 
 def test_memory_that_is_not_there_is_told_with_what_would_fit() -> None:
-    made = recipe(stages=(Stage(16, 1 << 34, 1),)).resolve(CPU)
+    made = recipe(stages=(Stage(16, 1 << 30, 1),)).resolve(CPU)
     found = memory_finding(made, CONFIG, CPU)
     assert found.level == "problem"
     assert "micro_batches fits" in found.advice
