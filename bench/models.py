@@ -117,7 +117,7 @@ def page(models: Sequence[TrainedModel]) -> str:
     """The whole page."""
     parts = [
         "# Models of our own",
-        "Each was trained by its recipe in [recipes](../recipes) on one H200, from the text that "
+        "Each was trained by its recipe in [recipes](../recipes), as it was then, on one H200, from the text that "
         "`src/bertkit/bundled` describes and nothing else, and measured by `bertkit evaluate --suite`. Minutes are those "
         "of pre-training, from the first process to the last weights. What was tried on the way is in [log.md](log.md). "
         "This page is written by `python -m bench.models`.",
