@@ -2,8 +2,8 @@
 
     python -m bench.finetune_cpu [--rounds 5] [--steps 10] [--json out.json]
 
-float32, batches of 32 drawn alike, dropout as in the checkpoint, AdamW, clipping, linear decay. Rounds alternate, so
-that a busy moment hits all alike. The peer is the loop that the transformers Trainer runs (dynamic padding, SDPA,
+Batches of 32 drawn alike, dropout as in the checkpoint, AdamW, clipping, linear decay; float32, and bfloat16 where the CPU
+has it. Rounds alternate, so that a busy moment hits all alike. The peer is the loop that the transformers Trainer runs (dynamic padding, SDPA,
 fused AdamW) without the Trainer's bookkeeping; with `accelerate` installed the Trainer itself is measured too.
 """
 
@@ -29,6 +29,7 @@ from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.records import TaskData
 from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.finetuning.start import open_base
+from bertkit.training.precision import Precision, has_bfloat16
 
 BATCH, MAX_LENGTH, NUM_EXAMPLES, WARM = 32, 128, 8192, 2
 Advance = Callable[[int], None]  # trains so many further steps
@@ -57,12 +58,12 @@ def mrpc() -> list[TextExample]:
     return [TextExample(row[3], row[4], row[0]) for row in rows]
 
 
-def start_bertkit(examples: list[TextExample]) -> FinetuneRun:
+def start_bertkit(examples: list[TextExample], precision: Precision) -> FinetuneRun:
     """A run whose steps are taken one by one."""
     base = open_base(MINILM)
     task = classification_for(examples)
     chunks = list(encode_chunks(task, examples, base.tokenizer, base.limit(MAX_LENGTH, "truncate")))
-    config = FinetuneConfig(batch_size=BATCH, device="cpu", epochs=1)
+    config = FinetuneConfig(batch_size=BATCH, device="cpu", epochs=1, precision=precision)
     return FinetuneRun(base, TaskData(task, chunks), config, torch.device("cpu"))
 
 
@@ -118,7 +119,7 @@ def peer(examples: list[TextExample]) -> tuple[Any, Any, list[dict[str, Any]]]:
     return model.train(), tokenizer, encoded
 
 
-def trainer_advance(examples: list[TextExample]) -> Advance:
+def trainer_advance(examples: list[TextExample], *, bf16: bool) -> Advance:
     """Steps of the Trainer itself; every call is a short training of its own, on the next examples."""
     model, tokenizer, encoded = peer(examples)
     start = 0
@@ -136,6 +137,7 @@ def trainer_advance(examples: list[TextExample]) -> Advance:
             logging_steps=10,
             disable_tqdm=True,
             use_cpu=True,
+            bf16=bf16,
         )
         part = encoded[start : start + num * BATCH]
         start += num * BATCH
@@ -147,10 +149,15 @@ def trainer_advance(examples: list[TextExample]) -> Advance:
 
 def measure(task: str, examples: list[TextExample], rounds: int, steps: int) -> list[Result]:
     """Alternate rounds after a few steps to warm up."""
-    run = start_bertkit(examples)
+    run = start_bertkit(examples, "float32")
     contenders = {"transformers, plain loop": plain_advance(run, examples), "bertkit": bertkit_advance(run)}
-    if importlib.util.find_spec("accelerate"):
-        contenders["transformers Trainer"] = trainer_advance(examples)
+    has_trainer = importlib.util.find_spec("accelerate") is not None
+    if has_trainer:
+        contenders["transformers Trainer"] = trainer_advance(examples, bf16=False)
+    if has_bfloat16():
+        contenders["bertkit, bfloat16"] = bertkit_advance(start_bertkit(examples, "bfloat16"))
+        if has_trainer:
+            contenders["transformers Trainer, bf16"] = trainer_advance(examples, bf16=True)
     speeds: dict[str, list[float]] = {name: [] for name in contenders}
     for advance in contenders.values():
         advance(WARM)

@@ -93,6 +93,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, help="examples of each set, to try the way")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--workers", type=int, default=0)
     given = parser.parse_args()
     try:
         suite = read_suite()
@@ -108,6 +110,8 @@ def main() -> None:
             limit=given.limit,
             recipe=given.out / "suite.toml",
             device=given.device,
+            precision=given.precision,
+            workers=given.workers,
         )
     except BertkitError as error:
         sys.exit(f"bench.suite_settings: {error}")

@@ -33,6 +33,21 @@ def test_backends_equal_float64(backend: Backend, lengths: tuple[int, ...]) -> N
     assert (mixed - in_float64(qkv, lengths)).abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("lengths", [MIXED, EQUAL])
+def test_in_bfloat16_a_cpu_rounds_the_result_alone(lengths: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(sum(lengths), 3, 2, 8).bfloat16().requires_grad_()
+    mixed = prepare(make_batch(lengths), qkv.dtype, "sdpa")(qkv, 0.0)
+    mixed.sum().backward()
+    assert mixed.dtype == qkv.dtype
+    assert torch.equal(mixed, in_float64(qkv, lengths).to(qkv.dtype))
+    wide = qkv.detach().double().requires_grad_()
+    in_float64(wide, lengths).sum().backward()
+    assert qkv.grad is not None
+    assert wide.grad is not None
+    assert (qkv.grad - wide.grad).abs().max() < 2**-8 * wide.grad.abs().max()
+
+
 @pytest.mark.parametrize("backend", ["sdpa", "plain"])
 def test_a_sequence_does_not_see_its_neighbours(backend: Backend) -> None:
     torch.manual_seed(0)

@@ -1,16 +1,16 @@
 """Which precision a device gets, each choice forced; and float16, whose loss is scaled and whose overflows are left out."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from bertkit.errors import BertkitError
+from bertkit.training import precision
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import OptimizerConfig, OptimizerName, build_optimizers
 from bertkit.training.plan import StepPlan
-from bertkit.training.precision import narrow_type, resolve_precision
+from bertkit.training.precision import has_bfloat16, narrow_type, resolve_precision
 from bertkit.training.run import Run
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.start import fresh_model
@@ -45,18 +45,35 @@ def test_auto_is_the_best_that_the_device_has(has_bf16: bool, best: str, monkeyp
             resolve_precision("bfloat16", CUDA)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_cpu_trains_in_float32(precision: Any) -> None:
-    with pytest.raises(BertkitError, match="needs a CUDA GPU"):
-        resolve_precision(precision, CPU)
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_cpu_trains_in_float32_unless_it_has_bfloat16_and_that_is_asked_for(
+    has_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: has_it)
+    assert resolve_precision("auto", CPU) == "float32"
     assert narrow_type("float32") is None
+    with pytest.raises(BertkitError, match="float16 needs a CUDA GPU"):
+        resolve_precision("float16", CPU)
+    if has_it:
+        assert resolve_precision("bfloat16", CPU) == "bfloat16"
+        return
+    with pytest.raises(BertkitError, match="this CPU has no bfloat16"):
+        resolve_precision("bfloat16", CPU)
 
 
-def test_float16_follows_the_curve_of_float32() -> None:
+def test_whether_this_cpu_has_bfloat16_is_known() -> None:
+    flags = Path("/proc/cpuinfo")
+    if not flags.is_file() or "flags" not in (text := flags.read_text(encoding="utf-8")):
+        pytest.skip("this system does not list what its CPU can do")
+    assert has_bfloat16() == ("avx512_bf16" in text or "amx_tile" in text)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_follows_the_curve_of_float32(dtype: torch.dtype) -> None:
     curves: list[list[StepRecord]] = []
-    for dtype in (None, torch.float16):
+    for each in (None, dtype):
         records: list[StepRecord] = []
-        make_trainer(dtype).run(records.extend)
+        make_trainer(each).run(records.extend)
         curves.append(records)
     for wide, narrow in zip(*curves, strict=True):
         assert narrow.loss == pytest.approx(wide.loss, rel=5e-3)

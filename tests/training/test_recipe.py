@@ -94,8 +94,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_auto_on_the_cpu_is_float32_and_deterministic(file: Path) -> None:
     resolved = read_recipe(file).resolve(torch.device("cpu"))
     assert (resolved.device, resolved.precision, resolved.deterministic) == ("cpu", "float32", True)
-    with pytest.raises(BertkitError, match="bfloat16 needs a CUDA GPU"):
-        read_recipe(file, ["precision=bfloat16"]).resolve(torch.device("cpu"))
+    with pytest.raises(BertkitError, match="float16 needs a CUDA GPU"):
+        read_recipe(file, ["precision=float16"]).resolve(torch.device("cpu"))
 
 
 def test_a_resumed_run_keeps_its_recipe(file: Path) -> None:

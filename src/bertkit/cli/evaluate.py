@@ -1,7 +1,7 @@
 """`bertkit evaluate`: a fine-tuned model's scores on a file, or any checkpoint's on the whole suite."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
     from bertkit.studies.suite import SuiteOutcome
+    from bertkit.training.precision import Precision
 
 
 def evaluate(
@@ -33,6 +34,9 @@ def evaluate(
     workers: Annotated[
         int, typer.Option(min=0, max=MOST_AT_ONCE, help="Suite: processes that share the device; 0 chooses.")
     ] = 0,
+    precision: Annotated[
+        str, typer.Option(help="Suite: float32, bfloat16 (also on CPUs that have it) or float16; auto chooses.")
+    ] = "auto",
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -44,7 +48,9 @@ def evaluate(
     """
     alone = {"--long": long, "--column": columns, "--skip-bad": skip_bad}
     of_suite = {"--output": output, "--tasks": tasks, "--seeds": seeds, "--limit": limit, "--recipe": recipe}
-    for name, given in (alone if suite else of_suite | {"--workers": workers}).items():
+    for name, given in (
+        alone if suite else of_suite | {"--workers": workers, "--precision": precision != "auto"}
+    ).items():
         if given:
             raise BertkitError(f"{name} is {'not for' if suite else 'for'} --suite; leave it out")
     if suite:
@@ -64,6 +70,7 @@ def evaluate(
             recipe=recipe,
             device=device,
             workers=workers,
+            precision=cast("Precision", precision),
             shown=not json,
         )
         _show_suite(outcome, json=json)

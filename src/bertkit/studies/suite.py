@@ -25,6 +25,7 @@ from bertkit.studies.suite_parts import SuiteSpec, make_jobs
 from bertkit.studies.suite_report import write_reports
 from bertkit.studies.suite_results import SuiteResults, collect_results
 from bertkit.training.checkpoints import fingerprint
+from bertkit.training.precision import Precision, check_precision
 from bertkit.training.watch import catch_signals
 
 SMALL, MIDDLE = 60e6, 150e6  # parameters: how many runs share a GPU
@@ -52,15 +53,17 @@ def run_suite(
     device: str = "auto",
     workers: int = 0,
     lowercase: bool | None = None,
+    precision: Precision = "auto",
     cache: str | Path | None = None,
     shown: bool = True,
 ) -> SuiteOutcome:
     """Measure a checkpoint on the parts named, or on all; the same call goes on where it was stopped."""
     if limit is not None and limit < 2:
         raise BertkitError(f"limit is {limit}; give at least 2 examples of each set")
+    check_precision(precision)
     suite = read_suite(recipe, seeds=seeds)
     names = suite.choose(tasks)
-    spec = SuiteSpec(str(model), DataFolder.open(data, cache), suite, Path(out), limit, device, lowercase)
+    spec = SuiteSpec(str(model), DataFolder.open(data, cache), suite, Path(out), limit, device, lowercase, precision)
     bert = spec.open()
     described = describe(bert, spec)
     check_identity(spec, described, names)

@@ -9,6 +9,7 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import LongPolicy
 from bertkit.training.finetuning.config import FinetuneConfig
+from bertkit.training.precision import Precision
 from bertkit.training.toml_text import read_toml, to_dataclass, unknown_key
 
 HELD_OUT, BLIMP, WORD_IN_CONTEXT = "held-out", "BLiMP", "word-in-context"
@@ -52,7 +53,9 @@ class FinetunedTask:
             raise BertkitError(f"the suite's task {self.name!r} needs a name and files to train on")
         self.config(0, self.max_length)  # checked when made
 
-    def config(self, seed: int, max_positions: int, device: str = "auto") -> FinetuneConfig:
+    def config(
+        self, seed: int, max_positions: int, device: str = "auto", precision: Precision = "auto"
+    ) -> FinetuneConfig:
         """The run of one seed: no restarts, and the last step's scores."""
         return FinetuneConfig(
             learning_rate=self.learning_rate,
@@ -66,6 +69,7 @@ class FinetunedTask:
             eval_every=ONLY_AT_THE_END,
             restarts=0,
             device=device,  # type: ignore[arg-type]  # checked where it is used
+            precision=precision,
             log_every=50,
         )
 

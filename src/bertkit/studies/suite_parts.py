@@ -25,6 +25,7 @@ from bertkit.studies.pseudo_likelihood import TextScorer
 from bertkit.studies.suite_config import BLIMP, HELD_OUT, UNTRAINED, WORD_IN_CONTEXT, Suite
 from bertkit.studies.suite_run import TaskSource, finetune_once
 from bertkit.studies.word_in_context import read_sense_pairs, sense_cosines, summarise_senses
+from bertkit.training.precision import Precision, resolve_precision
 from bertkit.training.world import choose_device
 
 PARTS = "parts"
@@ -44,6 +45,7 @@ class SuiteSpec:
     limit: int | None = None
     device: str = "auto"
     lowercase: bool | None = None
+    precision: Precision = "auto"
 
     def path(self, name: str, seed: int | None = None) -> Path:
         """Where a part's result is stored."""
@@ -52,14 +54,14 @@ class SuiteSpec:
 
     def open(self) -> Bert:
         """The checkpoint, opened once in a process."""
-        return _open(self.model, self.device, self.lowercase)
+        return _open(self.model, self.device, self.lowercase, self.precision)
 
 
 @lru_cache(maxsize=1)
-def _open(model: str, device: str, lowercase: bool | None) -> Bert:
-    return load(
-        model, device=device, lowercase=lowercase, engine="torch"
-    )  # its weights, not what an export made of them
+def _open(model: str, device: str, lowercase: bool | None, precision: Precision) -> Bert:
+    dtype = resolve_precision(precision, choose_device(device))
+    # The torch engine: the checkpoint's weights, not what an export made of them.
+    return load(model, device=device, lowercase=lowercase, dtype=dtype, engine="torch")
 
 
 def make_jobs(spec: SuiteSpec, names: tuple[str, ...]) -> list[Job]:
@@ -93,7 +95,7 @@ def run_part(spec: SuiteSpec, name: str, seed: int | None, progress: ShareDone) 
     """Measure a part and store it."""
     if seed is not None:
         source = TaskSource(spec.model, spec.lowercase, spec.data, spec.suite.task(name), spec.limit)
-        result = finetune_once(source, seed, spec.suite.dropout, spec.device, progress)
+        result = finetune_once(source, seed, spec.suite.dropout, spec.device, progress, spec.precision)
     else:
         result = {HELD_OUT: _held_out, BLIMP: _blimp, WORD_IN_CONTEXT: _word_in_context}[name](spec, progress)
         result["precision"] = str(next(spec.open().model.parameters()).dtype).removeprefix("torch.")

@@ -15,6 +15,7 @@ from bertkit.tasks.registry import read_examples, task_name
 from bertkit.training.finetuning.data import Prepared, prepare
 from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.finetuning.start import Base, open_base
+from bertkit.training.precision import Precision
 from bertkit.training.stepping import Progress
 from bertkit.training.watch import DivergedError
 from bertkit.training.world import choose_device
@@ -93,11 +94,16 @@ class ShareWatcher:
 
 
 def finetune_once(
-    source: TaskSource, seed: int, dropout: float, device: str, progress: Callable[[float], None]
+    source: TaskSource,
+    seed: int,
+    dropout: float,
+    device: str,
+    progress: Callable[[float], None],
+    precision: Precision = "auto",
 ) -> dict[str, Any]:
     """One run; a loss that is no number is a result too, and counts as no score."""
     task, given = source.task, prepared(source)
-    config = task.config(seed, given.base.encoder.max_positions, device)
+    config = task.config(seed, given.base.encoder.max_positions, device, precision)
     run = FinetuneRun(given.base, given.data, config, choose_device(device), None, ShareWatcher(progress))
     set_dropout(run.model, dropout)
     plain: dict[str, Any] = {

@@ -1,9 +1,11 @@
 """In which type steps are computed, chosen here by what a device can: bfloat16, float16 with a scaled loss, float32.
 
 Weights, gradients and the optimizer's state are float32 whatever this is. float16 has a narrow range: its loss is
-scaled up before the backward pass, gradients down after it, and a step that overflowed is left out.
+scaled up before the backward pass, gradients down after it, and a step that overflowed is left out. A CPU computes in
+float32, whose results are the same everywhere, unless bfloat16 is asked for and its instructions have it.
 """
 
+from functools import cache
 from typing import Literal
 
 import torch
@@ -23,16 +25,28 @@ def check_precision(precision: str) -> None:
 
 def resolve_precision(precision: Precision, device: torch.device) -> Resolved:
     """What `auto` means on this device; what it cannot do is refused."""
-    best: Resolved = "float32"
-    if device.type == "cuda":
-        best = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+    if device.type != "cuda":
+        return _resolve_on_cpu(precision, device)
+    best: Resolved = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     if precision == "auto":
         return best
-    if precision != "float32" and device.type != "cuda":
-        raise BertkitError(f"{precision} needs a CUDA GPU, not {device.type}; set precision = 'float32'")
     if precision == "bfloat16" and best != "bfloat16":
         raise BertkitError("this GPU has no bfloat16; set precision = 'auto', which takes float16 here")
     return precision
+
+
+def _resolve_on_cpu(precision: Precision, device: torch.device) -> Resolved:
+    if precision == "float16":
+        raise BertkitError(f"float16 needs a CUDA GPU, not {device.type}; set precision = 'float32'")
+    if precision == "bfloat16" and not has_bfloat16():
+        raise BertkitError("this CPU has no bfloat16, and no GPU is used; set precision = 'float32'")
+    return "float32" if precision == "auto" else precision
+
+
+@cache
+def has_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 by instructions of its own: without them float32 is the faster one."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def narrow_type(precision: Resolved) -> torch.dtype | None:

@@ -240,7 +240,7 @@ def test_the_head_is_drawn_by_the_seed(base: Base) -> None:
         ({"train": [("a text", "a label")] * 9}, "an example is tuple; give a file, or TextExample"),
         ({"epoch": 2}, "did you mean 'epochs'"),
         ({"columns": {"txt": "text"}}, "no option 'txt'"),
-        ({"precision": "bfloat16"}, "bfloat16 needs a CUDA GPU"),
+        ({"precision": "float16"}, "float16 needs a CUDA GPU"),
     ],
 )
 def test_bad_input_is_one_line(base: Base, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -12,6 +12,7 @@ from bertkit.model.formats import save_model
 from bertkit.tasks.classification.task import ClassificationTask, classification_for
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
+from bertkit.training import precision
 from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.records import TaskData
 from bertkit.training.finetuning.run import FinetuneRun
@@ -75,6 +76,21 @@ def test_ten_steps_have_the_losses_of_a_plain_transformers_loop(kind: str, tmp_p
     expected = plain_losses(reference, run, batches, kind)
     assert [record.loss for record in records] == pytest.approx(expected, rel=2e-4, abs=1e-4)
     assert expected[-1] < 0.9 * expected[0]  # something was learned, so that later losses depend on earlier updates
+
+
+@pytest.mark.skipif(not MINILM.is_dir(), reason="no published weights; make test fetches them")
+def test_bfloat16_on_a_cpu_has_nearly_the_losses_of_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: True)
+    base, losses = without_dropout(tmp_path, "single_label"), []
+    for each in ("float32", "bfloat16"):
+        config = FinetuneConfig(
+            learning_rate=5e-4, batch_size=8, epochs=2, device="cpu", log_every=1, restarts=0, precision=each
+        )
+        run, records = start("single_label", config, base)
+        run.loop.run(records.extend)
+        losses.append([record.loss for record in records])
+    assert losses[1] == pytest.approx(losses[0], rel=0.03, abs=0.03)
+    assert losses[1] != losses[0]
 
 
 def without_dropout(folder: Path, kind: str) -> Base:

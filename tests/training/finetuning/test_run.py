@@ -203,7 +203,7 @@ def test_in_bf16_it_learns_on_narrow_copies_and_keeps_float32_weights(base: Base
     summary = run.run()
     assert summary.scores["accuracy"] > 0.9
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}
-    assert run.feed.micro_batch(0).inputs.num_tokens == 128  # filled up, for graphs
+    assert run.feed.micro_batch(0).inputs.num_tokens < 128  # filled up for CUDA's graphs alone
 
 
 @pytest.mark.usefixtures("_in_bf16")

@@ -17,7 +17,7 @@ from bertkit.training.estimate.memory import available_memory, disk_bytes, fitti
 from bertkit.training.estimate.recipe import device_name, free_disk, num_saves
 from bertkit.training.estimate.timing import make_trainer
 from bertkit.training.feeds import Feed
-from bertkit.training.precision import resolve_precision
+from bertkit.training.precision import has_bfloat16, resolve_precision
 from bertkit.training.recipe import Recipe
 
 GIB = 2**30
@@ -41,7 +41,9 @@ def precision_finding(recipe: Recipe, device: torch.device) -> Finding:
 
 def _explain(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> tuple[Level, str, str]:
     if device.type == "cpu":
-        return "ok", "a CPU trains in float32, and packed flash attention needs CUDA", ""
+        faster = dtype != torch.bfloat16 and has_bfloat16()
+        advice = "set precision = 'bfloat16' where speed counts more than bits: this CPU has it" if faster else ""
+        return "ok", "packed flash attention needs CUDA", advice
     name = ".".join(map(str, torch.cuda.get_device_capability(device)))
     if dtype == torch.bfloat16:
         old = torch.cuda.get_device_capability(device) < FLASH_CAPABILITY

@@ -98,8 +98,8 @@ class FinetuneRun:
             batch_size=self.config.batch_size,
             seed=self.config.seed,
             micro_tokens=1,
-            pads=self.dtype is None,
-            shape_for=shape_for if self.is_narrow else None,
+            pads=self.dtype is None or self.world.device.type == "cpu",
+            shape_for=shape_for if self.is_narrow and self.world.device.type == "cuda" else None,
         )
 
     @property
