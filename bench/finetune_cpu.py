@@ -22,6 +22,7 @@ import transformers
 
 from bench.data import MINILM, glue_lines
 from bench.versions import versions
+from bertkit.cores import has_bfloat16
 from bertkit.tasks.classification.task import classification_for
 from bertkit.tasks.predicting import encode_chunks
 from bertkit.tasks.reading.examples import TextExample
@@ -29,7 +30,7 @@ from bertkit.training.finetuning.config import FinetuneConfig
 from bertkit.training.finetuning.records import TaskData
 from bertkit.training.finetuning.run import FinetuneRun
 from bertkit.training.finetuning.start import open_base
-from bertkit.training.precision import Precision, has_bfloat16
+from bertkit.training.precision import Precision
 
 BATCH, MAX_LENGTH, NUM_EXAMPLES, WARM = 32, 128, 8192, 2
 Advance = Callable[[int], None]  # trains so many further steps

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bertkit.cores import has_bfloat16
 from tests.cli.running import refusal, rows, run, run_json
 
 FEW = ("--texts", "6", "--rounds", "1", "--threads", "1")
@@ -9,7 +10,8 @@ FEW = ("--texts", "6", "--rounds", "1", "--threads", "1")
 
 def test_own_engines(folder: Path) -> None:
     out, _ = run("bench", "-m", str(folder), "--no-peers", *FEW)
-    assert [row[0] for row in rows(out)] == ["bertkit, PyTorch", "bertkit float32", "bertkit int8"]
+    narrow = ["bertkit bfloat16"] if has_bfloat16() else []
+    assert [row[0] for row in rows(out)] == ["bertkit, PyTorch", "bertkit float32", "bertkit int8", *narrow]
 
 
 def test_peers_agree_in_float32(folder: Path, tmp_path: Path) -> None:
@@ -22,6 +24,8 @@ def test_peers_agree_in_float32(folder: Path, tmp_path: Path) -> None:
     assert next(iter(by_name)) == "transformers, batches of 32"
     for name in ("transformers, sorted", "ONNX Runtime float32, sorted", "bertkit, PyTorch", "bertkit float32"):
         assert by_name[name]["lowest_cosine"] > 0.9999
+    for name in ("transformers bfloat16, sorted", "bertkit bfloat16") if has_bfloat16() else ():
+        assert 0.999 < by_name[name]["lowest_cosine"] < 1
     assert all(row["texts_per_second"] > 0 and row["milliseconds"] > 0 for row in found["rows"])
 
 

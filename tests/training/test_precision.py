@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertkit.cores import has_bfloat16
 from bertkit.errors import BertkitError
 from bertkit.training import precision
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
 from bertkit.training.optimizers.build import OptimizerConfig, OptimizerName, build_optimizers
 from bertkit.training.plan import StepPlan
-from bertkit.training.precision import has_bfloat16, narrow_type, resolve_precision
+from bertkit.training.precision import narrow_type, resolve_precision
 from bertkit.training.run import Run
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.start import fresh_model

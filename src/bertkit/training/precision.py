@@ -5,11 +5,11 @@ scaled up before the backward pass, gradients down after it, and a step that ove
 float32, whose results are the same everywhere, unless bfloat16 is asked for and its instructions have it.
 """
 
-from functools import cache
 from typing import Literal
 
 import torch
 
+from bertkit.cores import has_bfloat16
 from bertkit.errors import BertkitError
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -41,12 +41,6 @@ def _resolve_on_cpu(precision: Precision, device: torch.device) -> Resolved:
     if precision == "bfloat16" and not has_bfloat16():
         raise BertkitError("this CPU has no bfloat16, and no GPU is used; set precision = 'float32'")
     return "float32" if precision == "auto" else precision
-
-
-@cache
-def has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 by instructions of its own: without them float32 is the faster one."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def narrow_type(precision: Resolved) -> torch.dtype | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.cores import has_bfloat16
 from bertkit.errors import BertkitError
 from bertkit.inference.embedding import normalized
 from bertkit.inference.engines.peers import peers_of
@@ -120,12 +121,14 @@ def gather(folder: str | Path, options: BenchOptions) -> tuple[dict[str, Contest
         contestants, notes = peers_of(resolve(str(folder)), options.max_length, options.threads)
     for engine, name in (("torch", "bertkit, PyTorch"), ("onnx", "bertkit float32"), ("int8", "bertkit int8")):
         contestants[name] = own(folder, engine, options)
+    if has_bfloat16():
+        contestants["bertkit bfloat16"] = own(folder, "torch", options, dtype="bfloat16")
     return contestants, notes
 
 
-def own(folder: str | Path, engine: str, options: BenchOptions) -> Contestant:
+def own(folder: str | Path, engine: str, options: BenchOptions, dtype: str = "float32") -> Contestant:
     """bertkit by one engine, as people call it."""
-    bert = load(folder, device="cpu", engine=engine, threads=options.threads)
+    bert = load(folder, device="cpu", dtype=dtype, engine=engine, threads=options.threads)
     asked: dict[str, Any] = {"pooling": "mean", "normalize": False, "long": "truncate"}
     length = min(options.max_length, bert.config.max_positions)
 

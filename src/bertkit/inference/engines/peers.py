@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertkit.cores import has_bfloat16
 from bertkit.inference.engines.session import load_runtime, num_threads
 
 Vectors = NDArray[np.float32]
@@ -45,15 +47,14 @@ def peers_of(folder: Path, max_length: int, threads: int | None) -> tuple[dict[s
     def encode(texts: Sequence[str]) -> Any:
         return tokenizer(list(texts), padding=True, truncation=True, max_length=max_length, return_tensors="pt")
 
-    @torch.inference_mode()
-    def hidden(inputs: Any) -> Vectors:
-        states: Vectors = model(**inputs).last_hidden_state.numpy()
-        return states
-
+    hidden = hidden_of(model)
     peers: dict[str, Contestant] = {
         "transformers, batches of 32": lambda texts: in_batches(texts, encode, hidden, ordered=False),
         "transformers, sorted": lambda texts: in_batches(texts, encode, hidden, ordered=True),
     }
+    if has_bfloat16():
+        narrow = hidden_of(deepcopy(model).bfloat16())
+        peers["transformers bfloat16, sorted"] = lambda texts: in_batches(texts, encode, narrow, ordered=True)
     notes: list[str] = []
     for add in (add_sentence_transformers, add_runtime):
         try:
@@ -61,6 +62,17 @@ def peers_of(folder: Path, max_length: int, threads: int | None) -> tuple[dict[s
         except Exception as error:
             notes.append(f"{add.__name__.removeprefix('add_')} could not be measured: {_reason(error)}")
     return peers, notes
+
+
+def hidden_of(model: Any) -> Runner:
+    """The last layer of a model of transformers."""
+
+    @torch.inference_mode()
+    def run(inputs: Any) -> Vectors:
+        states: Vectors = model(**inputs).last_hidden_state.float().numpy()
+        return states
+
+    return run
 
 
 def _reason(error: Exception) -> str:

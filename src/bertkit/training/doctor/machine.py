@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from bertkit.cores import has_bfloat16
 from bertkit.model.attention import FLASH_CAPABILITY, PlainAttention, SdpaAttention, VarlenAttention, prepare
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig
@@ -17,7 +18,7 @@ from bertkit.training.estimate.memory import available_memory, disk_bytes, fitti
 from bertkit.training.estimate.recipe import device_name, free_disk, num_saves
 from bertkit.training.estimate.timing import make_trainer
 from bertkit.training.feeds import Feed
-from bertkit.training.precision import has_bfloat16, resolve_precision
+from bertkit.training.precision import resolve_precision
 from bertkit.training.recipe import Recipe
 
 GIB = 2**30

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from bertkit.cores import has_bfloat16
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.model.formats import load_model, save_model
@@ -29,7 +30,7 @@ from bertkit.training.finetuning.data import Prepared, Source, prepare
 from bertkit.training.finetuning.records import Watcher
 from bertkit.training.finetuning.report import make_report, write_pages
 from bertkit.training.finetuning.start import open_base
-from bertkit.training.precision import has_bfloat16, resolve_precision
+from bertkit.training.precision import resolve_precision
 from bertkit.training.recipe import NAME as RECIPE
 from bertkit.training.toml_text import read_toml, to_plain, write_toml
 from bertkit.training.watch import catch_signals
