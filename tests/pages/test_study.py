@@ -15,7 +15,7 @@ from tests.pages.test_pages import HOSTILE
 
 def cell(mean: float, **changes: Any) -> dict[str, Any]:
     plain = {
-        "mean": mean, "spread": 1.0, "num_seeds": 3, "values": [mean - 1, mean, mean + 1], "difference": 0.0, "p": 1.0,
+        "mean": mean, "spread": 1.0, "num_seeds": 3, "interval": None, "values": [mean - 1, mean, mean + 1], "difference": 0.0, "p": 1.0,
         "outside": False, "better": False, "is_best": False, "behind_best": False,
     }  # fmt: skip
     return {**plain, **changes}
@@ -44,7 +44,7 @@ def figures(text: str = "plain", name: str = "direction") -> StudyFigures:
                 "SST-2 accuracy": cell(71.0, difference=-10.0, p=0.001, outside=True, behind_best=True),
                 "next-token perplexity": cell(55.0, difference=None, p=None, outside=None, is_best=True),
             },
-            "near": {"SST-2 accuracy": cell(80.5)},
+            "near": {"SST-2 accuracy": cell(80.5, num_seeds=1, values=[80.5], interval=[78.5, 82.5])},
         },
         curves=[
             {"arm": arm, "measure": "loss", "x_name": "steps", "unit": "nats", "lower_is_better": True,
@@ -99,7 +99,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         card.querySelectorAll('.choice')[2].click();
         const close = text('.verdict');
         return {hushed, listed, quiet, asked: getComputedStyle(card.querySelector('.guess')).display, measure: card.querySelector('.dot-measure').value, contents: document.getElementById('contents').textContent, course: [...card.querySelectorAll('table')].some((one) => one.textContent.includes('after 10 steps')), last, first, linear, log, lines, seeds, alone, hidden, none, covered, guess, open, close, table: text('table'), pressed: card.querySelectorAll('.toggle')[0].getAttribute('aria-pressed'),
-            dots: card.querySelectorAll('.dots circle').length, links: document.querySelectorAll('#contents a').length, wide: document.documentElement.scrollWidth <= innerWidth, images: document.images.length};
+            dots: card.querySelectorAll('.dots circle').length, intervals: card.querySelectorAll('.dots .interval').length, links: document.querySelectorAll('#contents a').length, wide: document.documentElement.scrollWidth <= innerWidth, images: document.images.length};
     """
     shown = ask(study_page([figures(HOSTILE), figures(name="other")]), script, tmp_path)["answer"]
     assert shown["last"].startswith("steps 100: both ")
@@ -124,4 +124,8 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     assert (shown["covered"], shown["open"]) == ("none", "block")
     assert shown["guess"].startswith("Not here: both")
     assert shown["close"].startswith("Too close to call")
-    assert (shown["dots"], shown["links"], shown["wide"], shown["images"]) == (9, 2, True, 0)
+    assert (shown["dots"], shown["intervals"]) == (
+        7,
+        1,
+    )  # one finished model: one dot, and how far draws of examples go
+    assert (shown["links"], shown["wide"], shown["images"]) == (2, True, 0)

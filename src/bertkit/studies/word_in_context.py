@@ -32,6 +32,7 @@ class SensePair:
     sentences: tuple[str, str]
     spans: tuple[Span, Span]
     is_same: bool
+    word: str = ""  # by which pairs belong together: MCL-WiC has two pairs a word, which share a sentence
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def read_sense_pairs(folder: Path, split: str, limit: int | None = None) -> list
 
 def _pair(row: dict[str, Any], is_same: bool) -> SensePair:
     spans = [(int(row[f"start{side}"]), int(row[f"end{side}"])) for side in (1, 2)]
-    return SensePair((row["sentence1"], row["sentence2"]), (spans[0], spans[1]), is_same)
+    word = f"{row['lemma']} {row.get('pos', '')}" if "lemma" in row else row["id"]
+    return SensePair((row["sentence1"], row["sentence2"]), (spans[0], spans[1]), is_same, word)
 
 
 def sense_cosines(

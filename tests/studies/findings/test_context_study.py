@@ -81,6 +81,41 @@ def test_without_gensim_the_rest_is_measured(
     assert len(found.result.values("layer-1", "MCL-WiC accuracy")) == 1  # one model, one value: nothing is repeated
 
 
+def test_the_noise_of_one_finished_model_is_that_of_the_test_words(data: Path, model: str, tmp_path: Path) -> None:
+    changes = (f"scale.minutes.models=['{model}']", "scale.minutes.options.only=bert")
+    result = run_toy("context", data, tmp_path, *QUICK, *changes).result
+    assert not (tmp_path / "runs").exists()  # nothing is pre-trained
+    assert result.about["models"] == "tiny-bert"
+    assert result.notes[0].startswith("Measured on finished checkpoints (tiny-bert)")
+    assert "bootstrap draws of the test words" in result.test
+    found = result.summary("layer-1", "MCL-WiC ranking, one form")
+    assert found is not None
+    assert found.num_seeds == 1
+    assert found.spread > 0.0
+    difference = result.difference("layer-1", "MCL-WiC ranking, one form")
+    assert difference is not None
+    assert difference.is_outside_noise is False  # six pairs of an untrained model
+    chance = result.summary("input-row", "MCL-WiC ranking, one form")
+    assert chance is not None
+    assert (chance.mean, chance.spread, chance.interval) == (50.0, 0.0, (50.0, 50.0))
+    assert "within the noise of chance" in result.agreement[0]
+    assert result.tables[1].rows[0] == ("input embedding row (fixed)", result.tables[1].rows[0][1], "50.0 to 50.0")
+
+
+def test_trainings_of_word2vec_are_drawn_as_well() -> None:
+    scores = [{"arms": {"word2vec": {"draws": {"accuracy": [value] * 300}}}} for value in (50.0, 60.0, 70.0)]
+    (found,) = context.drawn(list(enumerate(scores)))
+    assert (found.arm, found.measure) == ("word2vec", "MCL-WiC accuracy")
+    assert {50.0, 60.0, 70.0} < set(found.values)
+    assert sum(found.values) / 300 == pytest.approx(60.0, abs=1.0)
+    assert context.drawn([(0, {"arms": {"word2vec": {"senses": {}}}})]) == []  # stored before there were draws
+
+
+def test_several_models_are_their_own_noise(outcome: StudyOutcome) -> None:
+    assert outcome.result.draws == ()
+    assert outcome.result.test.startswith("Welch")
+
+
 def test_halves_on_two_machines(data: Path, model: str, tmp_path: Path) -> None:
     only: Any = "scale.minutes.options.only=bert"
     first = run_toy("context", data, tmp_path, *QUICK, only, models=[model])

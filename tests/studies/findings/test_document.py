@@ -7,6 +7,7 @@ import pytest
 from bertkit.errors import BertkitError
 from bertkit.studies.findings.document import write_findings
 from bertkit.studies.findings.figures import best_arm, study_figures
+from bertkit.studies.study.result import Draws
 from tests.pages.reading import assert_self_contained
 from tests.studies.findings.made_up import MEASURES, make_result
 
@@ -35,6 +36,18 @@ def test_the_document_has_every_figure(tmp_path: Path) -> None:
         "index.html",
     }
     assert_self_contained((tmp_path / "findings" / "index.html").read_text())
+
+
+def test_figures_with_noise_of_their_own_say_so(tmp_path: Path) -> None:
+    name = MEASURES[0].name
+    near, once = (
+        Draws(arm, name, tuple(base + step / 10 for step in range(-10, 11)))
+        for arm, base in (("mlm", 81.0), ("once", 60.0))
+    )
+    text = write_findings([make_result(draws=(near, once), test="draws of words")], tmp_path).read_text()
+    assert "The noise in this study: draws of words." in text
+    assert "| one seed | 60.0 ± 0.6 ▼ | – |" in text
+    assert "The noise in this study" not in write_findings([make_result()], tmp_path).read_text()
 
 
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:

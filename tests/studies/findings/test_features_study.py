@@ -63,6 +63,17 @@ def test_a_given_model_is_measured_with_every_seed(data: Path, model: str, tmp_p
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_scale_may_name_a_finished_model(data: Path, model: str, tmp_path: Path) -> None:
+    changes = (f"scale.minutes.models=['{model}']",)
+    found = run_toy("features", data, tmp_path, *QUICK, *changes).result
+    assert {len(found.values(arm, "CoNLL-2003 F1")) for arm in ARMS} == {3}  # seeds of head and fine-tuning
+    assert found.about["models"] == "tiny-bert"
+    assert found.notes[0].startswith("Measured on finished checkpoints (tiny-bert)")
+    assert found.remark == ""  # the recipe's is about the model that it names
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "text").exists()
+
+
 def test_choices_fit_the_depth() -> None:
     assert [choice.layer for choice in choices_for(12)] == [
         "", "embeddings", "second-to-last", "last", "sum-last-4", "weighted-last-4", "concat-last-4", "weighted-all",

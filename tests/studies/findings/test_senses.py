@@ -7,6 +7,9 @@ import pytest
 
 from bertkit.inference.bert import Bert
 from bertkit.studies.findings.senses import (
+    NUM_DRAWS,
+    draw_counts,
+    drawn_scores,
     input_row_cosines,
     marked_words,
     ranking,
@@ -63,6 +66,37 @@ def test_ranking_counts_pairs_in_the_right_order() -> None:
     cosines, truths = np.array([0.9, 0.5, 0.5, 0.1], np.float32), np.array([True, True, False, False])
     assert ranking(cosines, truths) == (1 + 1 + 0.5 + 1) / 4
     assert ranking(cosines, np.ones(4, bool)) is None
+
+
+def test_words_are_drawn_with_all_their_pairs() -> None:
+    counts = draw_counts(["play", "play", "fair", "fair", "gently"])
+    assert counts.shape == (NUM_DRAWS, 5)
+    assert (counts[:, 0] == counts[:, 1]).all()
+    assert (counts[:, [0, 2, 4]].sum(axis=1) == 3).all()  # as many words as there are
+    assert (counts == draw_counts(["play", "play", "fair", "fair", "gently"])).all()  # the same for every arm
+
+
+def test_draws_lie_around_the_score() -> None:
+    random = np.random.default_rng(1)
+    truth = np.arange(200) % 2 == 0
+    cosines = (0.3 * truth + random.normal(0.0, 0.5, 200)).astype(np.float32)
+    sets, truths = {"training": cosines, "test": cosines}, {"training": truth, "test": truth}
+    same = np.arange(200) < 150
+    scores = sense_scores(sets, truths, same)
+    drawn = drawn_scores(sets, truths, same, draw_counts([str(number // 2) for number in range(200)]))
+    for name in ("accuracy", "ranking"):
+        assert np.mean(drawn[name]) == pytest.approx(scores[name], abs=0.5)
+        assert 2.0 < np.std(drawn[name]) < 6.0
+    fixed = {split: np.ones(200, np.float32) for split in sets}
+    assert set(drawn_scores(fixed, truths, same, draw_counts(["a", "b"] * 100))["ranking"]) == {50.0}  # in every draw
+
+
+def test_a_draw_without_pairs_to_rank_is_chance() -> None:
+    cosines, truth = np.array([0.9, 0.1], np.float32), np.array([True, False])
+    sets, truths = {"training": cosines, "test": cosines}, {"training": truth, "test": truth}
+    drawn = drawn_scores(sets, truths, np.ones(2, bool), draw_counts(["a", "b"]))
+    assert set(drawn["ranking"]) == {50.0, 100.0}
+    assert "ranking" not in drawn_scores(sets, truths, np.zeros(2, bool), draw_counts(["a", "b"]))
 
 
 def test_the_toy_set_is_all_one_form(bert: Bert, data: Path) -> None:

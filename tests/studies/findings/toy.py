@@ -8,6 +8,7 @@ from bertkit.studies.study.run import run_study
 
 SIZES = "{num_layers = 2, hidden_size = 16, num_heads = 2, intermediate_size = 32, max_positions = 64}"
 PRETRAINING = (
+    "scale.minutes.models=[]",
     "scale.minutes.text.files=['train.txt']",
     "scale.minutes.text.vocab_size=120",
     "scale.minutes.pretrain.steps=8",

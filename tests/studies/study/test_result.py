@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertkit.errors import BertkitError
-from bertkit.studies.study.noise import compare_groups, incomplete_beta, student_tail, welch_p
+from bertkit.studies.study.noise import (
+    Difference,
+    compare_drawn,
+    compare_groups,
+    incomplete_beta,
+    student_tail,
+    welch_p,
+)
 from bertkit.studies.study.result import (
     Arm,
     Curve,
+    Draws,
     Measure,
     PaperRow,
     PaperTable,
@@ -81,6 +89,39 @@ def test_two_seeds_claim_nothing() -> None:
 
 def test_overlapping_groups_are_inside_the_noise() -> None:
     assert compare_groups((80.0, 82.0, 84.0), (81.0, 83.0, 85.0)).is_outside_noise is False
+
+
+def test_draws_of_examples_are_compared_in_pairs() -> None:
+    """One run a side: the same examples are hard for both, so the difference is surer than the figures."""
+    hard = [step / 10 for step in range(-20, 21)]
+    drawn = (
+        Draws("mlm", "SST-2", tuple(92.0 + one for one in hard)),
+        Draws("ltr", "SST-2", tuple(91.0 + 0.9 * one for one in hard)),
+    )
+    once = (Score("mlm", "SST-2", 0, 92.0), Score("ltr", "SST-2", 0, 91.0))
+    result = replace(example(), scores=once, draws=drawn)
+    summary = result.summary("mlm", "SST-2")
+    assert summary is not None
+    assert (summary.mean, summary.num_seeds, summary.has_spread) == (92.0, 1, True)
+    assert summary.spread == pytest.approx(1.2, abs=0.01)
+    assert summary.interval == pytest.approx((90.1, 93.9))
+    found = result.difference("ltr", "SST-2")
+    assert found is not None
+    assert found.value == -1.0
+    assert found.is_outside_noise
+    assert StudyResult.from_json(result.to_json()) == result
+    alone = replace(result, draws=drawn[:1]).difference("ltr", "SST-2")
+    assert alone is not None
+    assert alone.is_outside_noise is None  # one of them has no noise to be held against
+
+
+def test_the_p_of_draws_agrees_with_scipy() -> None:
+    differences = [-1.0, 1.0] * 50
+    found = compare_drawn(2.0, differences)
+    assert found.p == pytest.approx(2 * stats.norm.sf(2.0), abs=2e-3)
+    assert compare_drawn(9.0, differences).p == 0.01  # a hundred draws cannot tell less
+    assert compare_drawn(0.0, [0.0] * 100) == Difference(0.0, 1.0, False)
+    assert compare_drawn(0.5, [0.5] * 100) == Difference(0.5, 0.01, True)
 
 
 def test_groups_without_spread() -> None:

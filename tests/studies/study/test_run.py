@@ -19,7 +19,7 @@ from bertkit.studies.study.measuring import tagger_training
 from bertkit.studies.study.pretraining import plan_study
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import read_result
-from bertkit.studies.study.run import run_studies, write_up
+from bertkit.studies.study.run import run_studies, with_remark, write_up
 from bertkit.training.run import run_pretraining
 from tests.studies.study.conftest import make_request, study
 
@@ -240,6 +240,15 @@ def test_a_remark_is_written_up_without_running_anything_again(
     monkeypatch.setattr("bertkit.studies.study.run.read_study", remarked)
     assert "Remark: Seen by hand." in write_up(outcome.folder.parent, tmp_path).read_text()
     assert "Remark" not in (outcome.folder / "report.html").read_text()
+
+
+def test_a_remark_is_only_of_the_models_that_it_was_written_for(outcome: StudyOutcome) -> None:
+    found = replace(outcome.result, name="features")
+    assert with_remark(found).remark == ""
+    assert (
+        with_remark(replace(found, about={"models": "small-en"})).remark == read_study("features").at("minutes").remark
+    )
+    assert with_remark(replace(found, name="unknown")).remark == ""
 
 
 def test_a_run_that_diverges_leaves_the_rest_of_the_study(

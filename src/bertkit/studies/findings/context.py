@@ -19,11 +19,19 @@ from bertkit.studies.findings.context_parts import (
     model_parts,
     word2vec_parts,
 )
-from bertkit.studies.findings.parts import about_models, config_of, measure_models, plan_models, scale_notes
+from bertkit.studies.findings.parts import (
+    GivenModel,
+    about_models,
+    config_of,
+    measure_models,
+    plan_models,
+    scale_notes,
+)
+from bertkit.studies.findings.senses import NUM_DRAWS
 from bertkit.studies.findings.word2vec import MISSING, has_gensim
-from bertkit.studies.study.noise import LEVEL
+from bertkit.studies.study.noise import LEVEL, TEST_NAME
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
-from bertkit.studies.study.result import Arm, Measure, Score, StudyResult, TextTable
+from bertkit.studies.study.result import Arm, Draws, Measure, Score, StudyResult, TextTable
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.studies.study.text import study_text
 from bertkit.studies.study.wording import about_machine, missing_notes, result_of
@@ -33,6 +41,11 @@ from bertkit.training.toml_text import to_dataclass
 SENSES = Measure("MCL-WiC accuracy", "points")
 RANKING = Measure("MCL-WiC ranking, one form", "points")
 FAIR = Measure("fair margin", "", decimals=3)
+DRAWN = {"accuracy": SENSES, "ranking": RANKING}
+DRAWN_TEST = (
+    f"{NUM_DRAWS:,} bootstrap draws of the test words, and of word2vec's seeds; ± is the standard error over them; "
+    f"differences are paired, two-sided, p < {LEVEL}"
+)
 USES = ("fair treatment", "fun fair", "unbiased judgement")
 
 
@@ -61,6 +74,7 @@ def collect_context(
         score for seed, stored in done for arm, found in stored["arms"].items() for score in _scores(arm, seed, found)
     ]
     names = {score.measure for score in scores}
+    draws = drawn(done) if is_one_finished(runs) else []
     arms = [Arm(ROW, "input embedding row (fixed)"), Arm(WORD2VEC, "word2vec (fixed)")]
     arms += [
         Arm(layer_name(layer), f"layer {layer} of {num_layers}" if layer else "embeddings with position")
@@ -72,11 +86,48 @@ def collect_context(
         baseline=ROW,
         measures=[measure for measure in (SENSES, RANKING, FAIR) if measure.name in names],
         scores=scores,
-        tables=[fair_table(arms, done)],
+        tables=[fair_table(arms, done), *([interval_table(arms, draws)] if draws else [])],
         notes=(*scale_notes(request), *request.recipe.notes, *_notes(parts, done)),
         about={**about_machine(request, sum(stored["seconds"] for _, stored in done)), **about_models(runs)},
+        draws=draws,
+        test=DRAWN_TEST if draws else TEST_NAME,
     )
     return replace(result, agreement=agreement(result))
+
+
+def is_one_finished(runs: Sequence[PlannedRun]) -> bool:
+    """One checkpoint gives the same figures every time, so its noise is that of the words it is asked about."""
+    return len(runs) == 1 and isinstance(runs[0], GivenModel)
+
+
+def drawn(done: Sequence[tuple[int, dict[str, Any]]]) -> list[Draws]:
+    """Every arm's scores on the same draws; of several trainings (word2vec), each draw also draws some of them."""
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for _, stored in done:
+        for arm, scores in stored["arms"].items():
+            for name, values in scores.get("draws", {}).items():  # parts of before have none
+                found.setdefault((arm, DRAWN[name].name), []).append(values)
+    return [Draws(arm, measure, tuple(_mean_of_some(values))) for (arm, measure), values in found.items()]
+
+
+def _mean_of_some(trainings: Sequence[Sequence[float]]) -> list[float]:
+    values, number = np.array(trainings), len(trainings)  # [trainings, draws]
+    times = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=values.shape[1])
+    mean: list[float] = ((values * times.T).sum(axis=0) / number).tolist()
+    return mean
+
+
+def interval_table(arms: Sequence[Arm], draws: Sequence[Draws]) -> TextTable:
+    """Where 95 % of the draws lie."""
+    known = {(one.arm, one.measure): one.interval for one in draws}
+    measures = [measure for measure in DRAWN.values() if any(name == measure.name for _, name in known)]
+    rows = []
+    for arm in arms:
+        found = [known.get((arm.name, measure.name)) for measure in measures]
+        if any(found):
+            rows.append((arm.label, *("–" if one is None else f"{one[0]:.1f} to {one[1]:.1f}" for one in found)))
+    columns = ("vectors", *(f"#{measure.name}" for measure in measures))
+    return TextTable("95 % intervals over the draws of the test words", columns, tuple(rows))
 
 
 def agreement(result: StudyResult) -> tuple[str, ...]:

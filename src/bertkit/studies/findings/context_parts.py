@@ -12,15 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError, LongTextWarning
 from bertkit.inference.loading import load
 from bertkit.inference.words import EXAMPLES, compare_words
 from bertkit.studies.data_folder import DataFolder
+from bertkit.studies.findings.parts import GivenModel
 from bertkit.studies.findings.senses import (
+    NUM_DRAWS,
     SPLITS,
+    Cosines,
     cosine,
+    draw_counts,
+    drawn_scores,
     input_row_cosines,
     marked_words,
     same_form,
@@ -91,12 +97,12 @@ class SensePart:
 
 
 def model_parts(request: StudyRequest, options: ContextOptions, runs: Sequence[PlannedRun]) -> list[SensePart]:
-    digest = digest_of([options.pairs, request.device])
+    settings = [options.pairs, request.device]
     return [
         SensePart(
             f"senses by BERT, seed {run.seed}",
             run.seed,
-            run.parts / f"senses-{digest}.json",
+            run.parts / f"senses-{digest_of([*settings, NUM_DRAWS] if isinstance(run, GivenModel) else settings)}.json",
             request.data,
             options,
             run,
@@ -131,12 +137,27 @@ def measure_part(part: SensePart, progress: Callable[[float], None]) -> dict[str
     return result
 
 
+@dataclass(frozen=True)
+class _Scoring:
+    """Scores of any cosines of the same pairs."""
+
+    truths: dict[str, NDArray[np.bool_]]
+    same: NDArray[np.bool_]
+    counts: NDArray[np.float64]
+
+    def __call__(self, cosines: dict[str, Cosines]) -> dict[str, Any]:
+        """The scores, and those of every draw."""
+        scores = sense_scores(cosines, self.truths, self.same)
+        return {"senses": scores, "draws": drawn_scores(cosines, self.truths, self.same, self.counts)}
+
+
 def _by_model(part: SensePart, progress: Callable[[float], None]) -> dict[str, Any]:
     """The input row and every layer of one model."""
     assert part.run is not None
     bert = load(part.run.weights(), device=part.device)
     pairs, truths = _pairs(part)
     same = same_form(marked_words(pairs["test"], bert.tokenizer))
+    score = _Scoring(truths, same, draw_counts([pair.word for pair in pairs["test"]]))
     total, seen = sum(map(len, pairs.values())), 0
 
     def count(num: int) -> None:
@@ -147,11 +168,11 @@ def _by_model(part: SensePart, progress: Callable[[float], None]) -> dict[str, A
     layers = {split: sense_cosines(bert, pairs[split], count) for split in SPLITS}
     rows = {split: input_row_cosines(bert, pairs[split]) for split in SPLITS}
     fixed = compare_words(bert, layer=0).fixed.cosines
-    found: dict[str, Any] = {ROW: {"senses": sense_scores(rows, truths, same), "fair": fixed}}
+    found: dict[str, Any] = {ROW: {**score(rows), "fair": fixed}}
     for layer in range(bert.config.num_layers + 1):
         cosines = {split: layers[split][:, layer] for split in SPLITS}
         fair = compare_words(bert, layer=layer).contextual.cosines
-        found[layer_name(layer)] = {"senses": sense_scores(cosines, truths, same), "fair": fair}
+        found[layer_name(layer)] = {**score(cosines), "fair": fair}
     return found
 
 
@@ -170,9 +191,10 @@ def _by_word2vec(part: SensePart, progress: Callable[[float], None]) -> dict[str
     vectors = train_word2vec(sentences, config, part.seed, wanted | {word for use in uses for word in use})
     progress(0.9)
     cosines = {split: word2vec_cosines(words[split], vectors) for split in SPLITS}
-    scores = sense_scores(cosines, truths, same_form(words["test"]))
+    counts = draw_counts([pair.word for pair in pairs["test"]])
+    scores = _Scoring(truths, same_form(words["test"]), counts)(cosines)
     unknown = sum(phrase_vector(side, vectors) is None for pair in words["test"] for side in pair)
-    return {WORD2VEC: {"senses": scores, "fair": _fair(uses, vectors), "unknown": unknown / (2 * len(words["test"]))}}
+    return {WORD2VEC: {**scores, "fair": _fair(uses, vectors), "unknown": unknown / (2 * len(words["test"]))}}
 
 
 def _as_pair(sentence: str, word: str) -> SensePair:

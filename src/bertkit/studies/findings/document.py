@@ -12,6 +12,7 @@ from bertkit.studies.findings.agreement import agreement_paragraphs, agreement_t
 from bertkit.studies.findings.course import course_table
 from bertkit.studies.findings.figures import page_of
 from bertkit.studies.findings.plots import plot_study
+from bertkit.studies.study.noise import TEST_NAME
 from bertkit.studies.study.result import Arm, Measure, PaperRow, PaperTable, StudyResult, TextTable
 
 DOCUMENT, FOLDER, PAGE = "findings.md", "findings", "index.html"
@@ -21,7 +22,7 @@ OPENING = """# The paper's findings, run again
 training loop and tasks. What follows was written by the program from the stored results; paragraphs marked as remarks
 were written by hand. [The same as a page to explore]({page}).
 
-A figure is the mean over the seeds ± their sample standard deviation. **▲** and **▼** mean better and worse than the
+A figure is the mean over the seeds ± their sample standard deviation, unless the study says otherwise. **▲** and **▼** mean better and worse than the
 baseline (in bold), outside the noise: {test}. ≈ is within the noise, ? has too few seeds.
 
 Where the paper has the same difference, both stand side by side. *The same way* and *the other way* are said only outside
@@ -42,7 +43,7 @@ def write_findings(results: Sequence[StudyResult], folder: str | Path) -> Path:
 
 def findings_text(results: Sequence[StudyResult], plots: dict[str, list[Path]]) -> str:
     """The whole document."""
-    parts = [OPENING.format(page=f"{FOLDER}/{PAGE}", test=results[0].test)]
+    parts = [OPENING.format(page=f"{FOLDER}/{PAGE}", test=TEST_NAME)]
     parts += [markdown_table(("study", "question", "differences beside the paper's"), map(_contents, results))]
     for result in results:
         parts += study_text(result, plots.get(result.name, []))
@@ -58,6 +59,7 @@ def study_text(result: StudyResult, plots: Iterable[Path]) -> list[str]:
     parts = [f"## {result.name}", f"*{result.question}*", f"The paper: {result.claim}"]
     parts += [part for table in result.paper for part in (f"{_sentence(table.source)}:", paper_table(result, table))]
     parts += [f"Here, at the scale `{result.scale}`:", score_table(result)] if result.scores else []
+    parts += [f"The noise in this study: {result.test}."] if result.scores and result.test != TEST_NAME else []
     parts += [f"![{path.stem.replace('-', ' ')}]({FOLDER}/{path.name})" for path in plots]
     parts += [part for table in result.tables for part in (f"**{plain_cell(table.title)}**", text_table(table))]
     parts += ["### Does it agree with the paper?", *agreement_paragraphs(result)]
@@ -88,7 +90,7 @@ def score_cell(result: StudyResult, arm: Arm, measure: Measure) -> str:
     if summary is None:
         return "–"
     text = number(summary.mean, measure.decimals)
-    if summary.num_seeds > 1:
+    if summary.has_spread:
         text += f" ± {number(summary.spread, measure.decimals)}"
     difference = result.difference(arm.name, measure.name)
     if arm.name == result.baseline or difference is None:

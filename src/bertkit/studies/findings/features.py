@@ -53,7 +53,7 @@ def choices_for(num_layers: int) -> list[Choice]:
 
 def run_features_study(request: StudyRequest) -> StudyOutcome:
     """Pre-train what is missing, fine-tune, train heads, and collect."""
-    text = None if request.models else study_text(request)
+    text = None if request.finished_models else study_text(request)
     runs = plan_models(request, text, request.scale.seeds)  # heads differ by seed also on one model
     config = config_of(runs[0], text)
     choices = choices_for(config.num_layers)

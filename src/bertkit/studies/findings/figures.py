@@ -62,6 +62,7 @@ def _cell(result: StudyResult, arm: Arm, measure: Measure) -> dict[str, Any] | N
         "mean": summary.mean,
         "spread": summary.spread,
         "num_seeds": summary.num_seeds,
+        "interval": summary.interval,
         "values": list(result.values(arm.name, measure.name)),
         "difference": None if difference is None else difference.value,
         "p": None if difference is None else difference.p,

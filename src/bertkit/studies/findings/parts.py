@@ -10,11 +10,12 @@ from typing import Any
 
 from bertkit.inference.loading import open_checkpoint
 from bertkit.model.config import BertConfig
+from bertkit.model.formats import resolve
 from bertkit.studies.jobs import Job
 from bertkit.studies.study.config import ArmRecipe
 from bertkit.studies.study.request import StudyRequest, Text
 from bertkit.studies.study.runs import PlannedRun, plan_run
-from bertkit.studies.study.wording import about_runs
+from bertkit.studies.study.wording import about_runs, names_of
 from bertkit.studies.study.work import train_and_measure
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.checkpoints import fingerprint
@@ -42,9 +43,9 @@ class GivenModel(PlannedRun):
 
 def plan_models(request: StudyRequest, text: Text | None, num_given: int = 1) -> list[PlannedRun]:
     """A model for every seed: those given, taken in turn, at least `num_given`; or runs of the scale's recipe."""
-    if request.models:
-        numbers = range(max(num_given, len(request.models)))
-        return [_given(request, request.models[seed % len(request.models)], seed) for seed in numbers]
+    if models := request.finished_models:
+        numbers = range(max(num_given, len(models)))
+        return [_given(request, models[seed % len(models)], seed) for seed in numbers]
     assert text is not None  # whoever pre-trains has text
     return [plan_run(request, text, PLAIN, seed) for seed in range(request.scale.seeds)]
 
@@ -54,7 +55,7 @@ def _given(request: StudyRequest, model: str, seed: int) -> GivenModel:
     name = f"given-{Path(model).name}-{fingerprint(stored.model.named_parameters())[:10]}-seed{seed}"
     device = choose_device(request.device).type
     recipe = Recipe(steps=1, device="cuda" if device == "cuda" else "cpu")
-    return GivenModel(PLAIN.name, seed, recipe, name, request.out, str(Path(model).resolve()))
+    return GivenModel(PLAIN.name, seed, recipe, name, request.out, str(resolve(model).resolve()))
 
 
 def config_of(run: PlannedRun, text: Text | None) -> BertConfig:
@@ -77,13 +78,13 @@ def measure_models(
 
 def scale_notes(request: StudyRequest) -> tuple[str, ...]:
     """What the scale can show; of given checkpoints it cannot speak."""
-    if not request.models:
+    if not request.models and request.scale.notes:
         return request.scale.notes
-    names = ", ".join(Path(model).name for model in request.models)
-    return (f"Measured on finished checkpoints ({names}), not on models that the study trained.",)
+    names = names_of(request.finished_models)
+    return (f"Measured on finished checkpoints ({names}), not on models that the study trained.",) if names else ()
 
 
 def about_models(runs: Sequence[PlannedRun]) -> dict[str, Any]:
     """What the models are, for `about`."""
     given = [run.model for run in runs if isinstance(run, GivenModel)]
-    return {"models": ", ".join(dict.fromkeys(Path(model).name for model in given))} if given else about_runs(runs)
+    return {"models": names_of(given)} if given else about_runs(runs)

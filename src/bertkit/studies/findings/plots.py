@@ -54,7 +54,10 @@ def _panels(number: int, height: float) -> tuple[Figure, list[Axes]]:
 
 
 def _scores(result: StudyResult, measures: Sequence[Measure]) -> Figure:
-    """A panel a measure: a row an arm, a dot a seed, a line at the mean; the shade is the baseline's spread."""
+    """A panel a measure: a row an arm, a dot a seed, a line at the mean; the shade is the baseline's spread.
+
+    Where examples were drawn again, a thin line across is the 95 % interval.
+    """
     figure, panels = _panels(len(measures), 1.2 + 0.3 * len(result.arms))
     for place, (axes, measure) in enumerate(zip(panels, measures, strict=True)):
         base = result.summary(result.baseline, measure.name)
@@ -63,6 +66,9 @@ def _scores(result: StudyResult, measures: Sequence[Measure]) -> Figure:
         for row, arm in enumerate(result.arms):
             values = result.values(arm.name, measure.name)
             axes.scatter(values, [row] * len(values), s=28, alpha=0.7, color=COLOURS[row % len(COLOURS)], zorder=2)
+            found = result.summary(arm.name, measure.name)
+            if found is not None and found.interval is not None:
+                axes.plot(found.interval, [row, row], color=COLOURS[row % len(COLOURS)], lw=1.5, zorder=1)
             if values:
                 axes.plot([sum(values) / len(values)] * 2, [row - 0.3, row + 0.3], color="#1b1e25", lw=2, zorder=3)
         names = [arm.label for arm in result.arms] if place % ACROSS == 0 else []

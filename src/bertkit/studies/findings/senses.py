@@ -1,7 +1,8 @@
 """Fixed vectors on MCL-WiC: the same word has the same vector in both sentences, so its sense cannot be told.
 
 In: pairs of sentences with a marked word. Out: cosines of the row of the input embedding and of word2vec, and scores of
-any cosines. Pairs of one form are ranked by themselves, because how a word is spelt gives away some of its senses.
+any cosines, also on bootstrap draws of the test words, which tell how much of a score is chance. Pairs of one form are
+ranked by themselves, because how a word is spelt gives away some of its senses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from bertkit.studies.word_in_context import SensePair, choose_threshold, find_ma
 from bertkit.tokenizer import Tokenizer
 
 SPLITS = ("training", "dev", "test")
+NUM_DRAWS, DECIMALS = 1000, 4
 Cosines = NDArray[np.float32]
 
 
@@ -71,5 +73,42 @@ def sense_scores(
 
 def ranking(cosines: Cosines, truths: NDArray[np.bool_]) -> float | None:
     """How often a pair of one sense has the higher cosine than a pair of two; a tie is half. None: no such pairs."""
+    wins = _wins(cosines, truths)
+    return float(wins.mean()) if wins.size else None
+
+
+def _wins(cosines: Cosines, truths: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """[pairs of one sense, pairs of two]: 1 where the first has the higher cosine, half where they are equal."""
     one, two = cosines[truths][:, None], cosines[~truths][None]
-    return float((one > two).mean() + (one == two).mean() / 2) if one.size and two.size else None
+    wins: NDArray[np.float64] = (one > two) + (one == two) / 2
+    return wins
+
+
+def draw_counts(words: Sequence[str]) -> NDArray[np.float64]:
+    """[draws, pairs]: how often each pair is in each draw, always the same ones.
+
+    Words are drawn and not pairs, because the pairs of a word share a sentence: they are right or wrong together.
+    """
+    names, word_of = np.unique(np.array(words), return_inverse=True)
+    equal = np.full(len(names), 1 / len(names))
+    return np.random.default_rng(0).multinomial(len(names), equal, size=NUM_DRAWS)[:, word_of].astype(np.float64)
+
+
+def drawn_scores(
+    cosines: Mapping[str, Cosines],
+    truths: Mapping[str, NDArray[np.bool_]],
+    same: NDArray[np.bool_],
+    counts: NDArray[np.float64],
+) -> dict[str, list[float]]:
+    """As `sense_scores`, for every draw of the test pairs; the training pairs, and so the threshold, stay."""
+    threshold, _ = choose_threshold(cosines["training"], truths["training"])
+    right = (cosines["test"] >= threshold) == truths["test"]
+    found = {"accuracy": counts @ right / counts.sum(axis=1)}
+    truth = truths["test"][same]
+    wins = _wins(cosines["test"][same], truth)
+    if wins.size:
+        one, two = counts[:, same][:, truth], counts[:, same][:, ~truth]
+        ways = one.sum(axis=1) * two.sum(axis=1)
+        won = ((one @ wins) * two).sum(axis=1)
+        found["ranking"] = np.where(ways > 0, won / np.maximum(ways, 1), 0.5)  # nothing to rank: chance
+    return {name: np.round(100 * values, DECIMALS).tolist() for name, values in found.items()}

@@ -83,6 +83,7 @@ class Scale:
     seeds: int = 3
     arms: tuple[str, ...] = ()  # those of the study that this scale has; none: all
     pretrain: dict[str, Any] = field(default_factory=dict)  # a pre-training recipe, without its data
+    models: tuple[str, ...] = ()  # finished checkpoints: `features` and `context` measure these and pre-train nothing
     looks: tuple[float, ...] = (1.0,)  # shares of a run at which tasks are measured
     tasks: tuple[TaskUse, ...] = ()
     text: SmallText | None = None
@@ -160,9 +161,12 @@ def read_study(
     plain = {"name": name, **(read_toml(Path(path)) if path else _own(FOLDER, f"{name}.toml"))}
     common = _own("scales.toml")
     plain["scale"] = {scale: _merge_scale(common[scale], plain.get("scale", {}).get(scale, {})) for scale in SCALES}
+    written = {scale: plain["scale"][scale].get("models", []) for scale in SCALES}
     for change in changes:
         set_value(plain, change)
     for scale in SCALES:
+        if plain["scale"][scale].get("models", []) != written[scale]:
+            plain["scale"][scale] |= {"notes": [], "remark": ""}  # they speak of the models that they were written for
         plain["scale"][scale]["tasks"] = _known_tasks(plain["scale"][scale].get("tasks", []), common[scale]["tasks"])
         plain["scale"][scale] |= {"seeds": seeds} if seeds is not None else {}
     return to_dataclass(StudyRecipe, plain)

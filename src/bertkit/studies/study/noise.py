@@ -1,12 +1,13 @@
 """Is a difference between two groups of runs outside the noise? Welch's t-test, two-sided, without scipy.
 
 Welch's and not a permutation test: with three runs a side a permutation test cannot go below p = 0.1, whatever it sees.
+Where there is one model and no run to repeat, chance is in the examples: then draws of them tell how much it does.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean, stdev, variance
 
 FEWEST_SEEDS = 3  # a side, before a difference is claimed
 LEVEL = 0.05
@@ -30,6 +31,14 @@ def compare_groups(group: Sequence[float], other: Sequence[float]) -> Difference
     if min(len(group), len(other)) < FEWEST_SEEDS:
         return Difference(value, None, None)
     p = welch_p(group, other)
+    return Difference(value, p, p < LEVEL)
+
+
+def compare_drawn(value: float, differences: Sequence[float]) -> Difference:
+    """A difference of two figures of the same examples, and what it is in each bootstrap draw of them."""
+    error = stdev(differences)
+    p = math.erfc(abs(value) / error / math.sqrt(2)) if error else 1.0 if value == 0.0 else 0.0
+    p = max(p, 1 / len(differences))  # so many draws know nothing of anything rarer
     return Difference(value, p, p < LEVEL)
 
 

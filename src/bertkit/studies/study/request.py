@@ -31,7 +31,7 @@ class StudyRequest:
     text: Text | None = None  # given stores; None: the scale says how text is made
     device: str = "auto"
     workers: int = 0  # processes that share the device; 0 chooses
-    models: tuple[str, ...] = ()  # finished checkpoints, for studies that train none
+    models: tuple[str, ...] = ()  # finished checkpoints in the place of those that the scale names or pre-trains
     command: str = ""
     ends_at: float | None = None  # of time.monotonic: no work after this; the same command goes on later
     shown: bool = True
@@ -41,6 +41,11 @@ class StudyRequest:
     def scale(self) -> Scale:
         """The settings of this scale."""
         return self.recipe.at(self.scale_name)
+
+    @property
+    def finished_models(self) -> tuple[str, ...]:
+        """Checkpoints that are measured as they are; none: models are pre-trained."""
+        return self.models or self.scale.models
 
     @property
     def folder(self) -> Path:

@@ -7,11 +7,11 @@ paper's own rows stand beside. result.json holds all of it; means, spreads and t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, quantiles, stdev
 from typing import Any
 
 from bertkit.errors import BertkitError
-from bertkit.studies.study.noise import TEST_NAME, Difference, compare_groups, visible_difference
+from bertkit.studies.study.noise import TEST_NAME, Difference, compare_drawn, compare_groups, visible_difference
 from bertkit.studies.suite_parts import read_json, write_json
 from bertkit.training.toml_text import to_dataclass, to_plain
 
@@ -45,6 +45,24 @@ class Score:
     measure: str
     seed: int
     value: float
+
+
+@dataclass(frozen=True)
+class Draws:
+    """One measure of one arm on bootstrap draws of the examples: the noise where no run can be repeated.
+
+    Draws of one study are paired: the same place is the same draw in every arm.
+    """
+
+    arm: str
+    measure: str
+    values: tuple[float, ...]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which 95 % of the draws lie."""
+        cuts = quantiles(self.values, n=40, method="inclusive")
+        return cuts[0], cuts[-1]
 
 
 @dataclass(frozen=True)
@@ -101,11 +119,17 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Summary:
-    """One measure of one arm over its seeds."""
+    """One measure of one arm over its seeds, or over draws of the examples."""
 
     mean: float
-    spread: float  # sample standard deviation; 0 of one run
+    spread: float  # sample standard deviation of the seeds, or of draws; 0 of one run
     num_seeds: int
+    interval: tuple[float, float] | None = None  # 95 %, where examples were drawn again
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether something was repeated."""
+        return self.num_seeds > 1 or self.interval is not None
 
 
 @dataclass(frozen=True)
@@ -128,6 +152,7 @@ class StudyResult:
     remark: str = ""  # a paragraph written by hand, kept in the study's recipe
     command: str = ""  # that makes it
     about: dict[str, Any] = field(default_factory=dict)  # device, versions, minutes
+    draws: tuple[Draws, ...] = ()  # of arms whose noise is that of the examples
     test: str = TEST_NAME
 
     def __post_init__(self) -> None:
@@ -156,12 +181,24 @@ class StudyResult:
         values = self.values(arm, measure)
         if not values:
             return None
+        if drawn := self._drawn(arm, measure):
+            return Summary(fmean(values), stdev(drawn.values), len(values), drawn.interval)
         return Summary(fmean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
 
     def difference(self, arm: str, measure: str, other: str | None = None) -> Difference | None:
         """This arm's mean minus another's (the baseline's unless said), and whether it is outside the noise."""
-        ours, theirs = self.values(arm, measure), self.values(other or self.baseline, measure)
-        return compare_groups(ours, theirs) if ours and theirs else None
+        base = other or self.baseline
+        ours, theirs = self.values(arm, measure), self.values(base, measure)
+        if not ours or not theirs:
+            return None
+        drawn, beside = self._drawn(arm, measure), self._drawn(base, measure)
+        if drawn and beside:
+            differences = [one - other for one, other in zip(drawn.values, beside.values, strict=True)]
+            return compare_drawn(fmean(ours) - fmean(theirs), differences)
+        return compare_groups(ours, theirs)
+
+    def _drawn(self, arm: str, measure: str) -> Draws | None:
+        return next((one for one in self.draws if (one.arm, one.measure) == (arm, measure)), None)
 
     def visible_difference(self, arm: str, measure: str) -> float | None:
         """How large a difference from the baseline would have been called outside the noise, by these spreads."""

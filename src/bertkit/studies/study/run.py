@@ -19,6 +19,7 @@ from bertkit.studies.study.registry import STUDIES, call_study
 from bertkit.studies.study.request import StudyOutcome, StudyRequest
 from bertkit.studies.study.result import RESULT, StudyResult, read_result
 from bertkit.studies.study.text import given_text
+from bertkit.studies.study.wording import names_of
 from bertkit.studies.suite_config import read_suite
 
 PAGE = "report.html"
@@ -100,9 +101,15 @@ def write_up(out: str | Path, docs: str | Path) -> Path:
 
 
 def with_remark(result: StudyResult) -> StudyResult:
-    """What the recipe remarks on this scale by now: results may have been measured elsewhere, and before."""
-    remark = read_study(result.name).at(result.scale).remark if result.name in STUDIES else ""
-    return replace(result, remark=remark) if remark else result
+    """What the recipe remarks on this scale by now: results may have been measured elsewhere, and before.
+
+    Of other models than the recipe's it does not speak.
+    """
+    if result.name not in STUDIES:
+        return result
+    scale = read_study(result.name).at(result.scale)
+    is_of_them = names_of(scale.models) == result.about.get("models", "")
+    return replace(result, remark=scale.remark) if scale.remark and is_of_them else result
 
 
 def refuse_other_scale(recipe: StudyRecipe, scale: str, out: Path) -> None:

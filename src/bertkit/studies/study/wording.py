@@ -1,14 +1,16 @@
 """What every result says in the same way: the recipe's words, the machine, the runs, and what is not done yet."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import bertkit
+from bertkit.studies.study.noise import TEST_NAME
 from bertkit.studies.study.request import StudyRequest
-from bertkit.studies.study.result import Arm, Curve, Measure, Score, StudyResult, TextTable
+from bertkit.studies.study.result import Arm, Curve, Draws, Measure, Score, StudyResult, TextTable
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.training.world import choose_device
 
@@ -27,6 +29,8 @@ def result_of(
     curves: Sequence[Curve] = (),
     tables: Sequence[TextTable] = (),
     agreement: tuple[str, ...] = (),
+    draws: Sequence[Draws] = (),
+    test: str = TEST_NAME,
 ) -> StudyResult:
     """What was found, under what the recipe says of it."""
     recipe = request.recipe
@@ -44,9 +48,11 @@ def result_of(
         tables=tuple(tables),
         notes=tuple(notes),
         agreement=agreement,
-        remark=request.scale.remark,
+        remark="" if request.models else request.scale.remark,
         command=request.command,
         about=about,
+        draws=tuple(draws),
+        test=test,
     )
 
 
@@ -67,6 +73,11 @@ def about_runs(runs: Sequence[PlannedRun]) -> dict[str, Any]:
     """How many runs are trained, and how far."""
     done = [run.result() for run in runs if run.is_measured]
     return {"pre-training runs": len(done), "tokens of each run": max((found["tokens"] for found in done), default=0)}
+
+
+def names_of(models: Iterable[str | Path]) -> str:
+    """Finished checkpoints, each once."""
+    return ", ".join(dict.fromkeys(Path(model).name for model in models))
 
 
 def missing_notes(missing: Sequence[str]) -> list[str]:
