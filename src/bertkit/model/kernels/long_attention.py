@@ -98,9 +98,11 @@ def long_query_kernel(
             key = _load_block(qkv, row_k, there, columns + H * E, 3 * H * E)
             value = _load_block(qkv, row_k, there, columns + 2 * H * E, 3 * H * E)
             scores = tl.dot(query, tl.trans(key)) * (scale * LOG2_E)
-            weights = tl.exp2(scores - normaliser[:, None])
+            # No weight exceeds one. Keys beyond the sequence are zero, as are their scores, which may lie so far above
+            # all others that their weights would be infinite, and infinity times zero is not a number.
+            weights = tl.exp2(tl.minimum(scores - normaliser[:, None], 0.0))
             d_weights = tl.dot(d_mixed, tl.trans(value)) - shared[:, None]
-            d_query = tl.dot((weights * d_weights).to(key.dtype), key, d_query)  # keys beyond the sequence are zero
+            d_query = tl.dot((weights * d_weights).to(key.dtype), key, d_query)
         places = d_qkv + row[:, None] * (3 * H * E) + columns[None, :]
         tl.store(places, (d_query * scale).to(d_qkv.dtype.element_ty), mask=inside[:, None])
 
