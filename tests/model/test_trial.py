@@ -50,6 +50,6 @@ def test_the_encoder_s_plain_twin_takes_over(monkeypatch: pytest.MonkeyPatch) ->
         exact = model.encoder(batch)
         monkeypatch.setattr("bertkit.model.encoder.takes_fast_inference", lambda encoder, batch: True)
         with pytest.warns(UserWarning, match="our GPU kernels do not run here"):
-            found = model.encoder(batch)  # no Triton, or no CUDA device, here
+            found = model.encoder(batch)  # Triton has no CUDA device here, or is not here itself
         assert torch.equal(model.encoder(batch), found)
     assert torch.equal(found, exact)

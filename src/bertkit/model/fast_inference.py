@@ -77,7 +77,7 @@ def fast_forward(
 
     parts = encoder.embeddings
     ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
-    with torch.cuda.device(batch.token_ids.device):
+    with torch.cuda.device_of(batch.token_ids):
         summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
         no_bias = torch.zeros_like(parts.norm.weight)
         x = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps).out

@@ -29,6 +29,6 @@ def mean_rows(hidden_TD: Tensor, cu_seqlens: Tensor) -> Tensor:
     num, width = cu_seqlens.shape[0] - 1, hidden_TD.shape[1]
     out = torch.empty(num, width, dtype=torch.float32, device=hidden_TD.device)
     grid = (num, triton.cdiv(width, COLUMNS))
-    with torch.cuda.device(hidden_TD.device):
+    with torch.cuda.device_of(hidden_TD):
         mean_rows_kernel[grid](hidden_TD, cu_seqlens, out, width, ROWS, COLUMNS, num_warps=4)
     return out
