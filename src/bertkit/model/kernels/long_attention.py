@@ -164,10 +164,11 @@ def long_attention_backward(
     scale, sizes = width**-0.5, (heads, width)
     tensors = (qkv_T3HE, out_THE, d_out_THE, normalisers, offsets, d_qkv, cu_seqlens, scale, num_tokens)
     grid = _grid(cu_seqlens, max_seqlen, heads, OWN)
-    long_query_kernel[grid](*tensors, *sizes, OWN, OTHER, num_warps=8, num_stages=3)
+    stages = 3 if width <= 64 else 2  # blocks on their way at a time: wide heads have to fit into 99 KiB on chip
+    long_query_kernel[grid](*tensors, *sizes, OWN, OTHER, num_warps=8, num_stages=stages)
     fewer = (qkv_T3HE, d_out_THE, offsets, d_qkv, cu_seqlens, scale)
     grid = _grid(cu_seqlens, max_seqlen, heads, OWN_KEYS)
-    long_key_kernel[grid](*fewer, *sizes, OWN_KEYS, OTHER, num_warps=4, num_stages=3, maxnreg=MOST_REGISTERS)
+    long_key_kernel[grid](*fewer, *sizes, OWN_KEYS, OTHER, num_warps=4, num_stages=stages, maxnreg=MOST_REGISTERS)
     return d_qkv
 
 
