@@ -10,7 +10,6 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -20,14 +19,16 @@ from bertkit.model.kernels.e4m3 import LARGEST
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 on_gpu_alone = pytest.mark.skipif(INTERPRETED, reason="the interpreter has no such thing")
-NARROW = {"bf16": ml_dtypes.bfloat16, "fp8e4nv": ml_dtypes.float8_e4m3fn}  # types that the interpreter keeps as bits
+NARROW: dict[str, Any] = {}  # numpy's own of the types that the interpreter keeps as bits
 
 
 def mend_interpreter() -> None:
     """Let the kernels of this process run as said above."""
+    import ml_dtypes  # here, since tests on a GPU do without
     import triton.language as tl
     from triton.runtime import interpreter
 
+    NARROW.update(bf16=ml_dtypes.bfloat16, fp8e4nv=ml_dtypes.float8_e4m3fn)
     builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
     if builder.create_dot is _multiply:
         return
@@ -58,7 +59,7 @@ def _cast(builder: Any, source: Any, target: Any, *_: Any) -> Any:
     kind = NARROW.get(target.scalar.name)
     if kind is None:
         return TensorHandle(numbers.astype(stored), target.scalar)
-    if kind is ml_dtypes.float8_e4m3fn:
+    if target.scalar.name == "fp8e4nv":
         numbers = np.clip(numbers.astype(np.float32), -LARGEST, LARGEST)
     return TensorHandle(numbers.astype(kind).view(stored), target.scalar)
 
