@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from bertkit.errors import BertkitError
 from bertkit.model.config import BertConfig
 from bertkit.model.encoder import ACTIVATION_FUNCTIONS, Encoder
+from bertkit.model.linear import Linear, product
 from bertkit.model.packed import PackedBatch
 
 
-class Pooler(nn.Linear):
+class Pooler(Linear):
     """[CLS] through a dense layer and tanh: the vector C that the NSP head and the classifier read."""
 
     def forward(self, hidden_ND: Tensor) -> Tensor:
@@ -27,16 +28,16 @@ class MaskedTokenHead(nn.Module):
         super().__init__()
         hidden = config.hidden_size
         self.activation = ACTIVATION_FUNCTIONS[config.activation]
-        self.transform = nn.Linear(hidden, hidden)
+        self.transform = Linear(hidden, hidden)
         self.norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
-        self.decoder = None if config.tied_decoder else nn.Linear(hidden, config.vocab_size, bias=False)
+        self.decoder = None if config.tied_decoder else Linear(hidden, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden_MD: Tensor, token_embeddings_VD: Tensor) -> Tensor:
         """Logits over the vocabulary: [M, V]."""
         transformed = self.norm(self.activation(self.transform(hidden_MD)))
         weight = token_embeddings_VD if self.decoder is None else self.decoder.weight
-        return nn.functional.linear(transformed, weight, self.bias)
+        return product(transformed, weight, self.bias)
 
 
 class BertModel(nn.Module):
@@ -49,10 +50,10 @@ class BertModel(nn.Module):
         self.encoder = Encoder(config)
         self.pooler = Pooler(hidden, hidden) if "pooler" in has else None
         self.mlm = MaskedTokenHead(config) if "mlm" in has else None
-        self.nsp = nn.Linear(hidden, 2) if "nsp" in has else None
-        self.classifier = nn.Linear(hidden, len(config.labels)) if "classifier" in has else None
-        self.tagger = nn.Linear(hidden, len(config.labels)) if "tagger" in has else None
-        self.span = nn.Linear(hidden, 2) if "span" in has else None
+        self.nsp = Linear(hidden, 2) if "nsp" in has else None
+        self.classifier = Linear(hidden, len(config.labels)) if "classifier" in has else None
+        self.tagger = Linear(hidden, len(config.labels)) if "tagger" in has else None
+        self.span = Linear(hidden, 2) if "span" in has else None
         rate = config.hidden_dropout if config.classifier_dropout is None else config.classifier_dropout
         self.dropout = nn.Dropout(rate)
         self.reset_parameters()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bertkit.model.attention import Attention, Backend, prepare
 from bertkit.model.config import BertConfig
 from bertkit.model.fast_inference import Eight, narrow_layers, takes_fast_inference, try_fast_forward
+from bertkit.model.linear import Linear
 from bertkit.model.packed import PackedBatch
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -52,11 +53,11 @@ class Layer(nn.Module):
         self.num_heads = config.num_heads
         self.attention_dropout = config.attention_dropout
         self.activation = ACTIVATION_FUNCTIONS[config.activation]
-        self.qkv = nn.Linear(hidden, 3 * hidden)  # query, key and value in one product
-        self.attention_output = nn.Linear(hidden, hidden)
+        self.qkv = Linear(hidden, 3 * hidden)  # query, key and value in one product
+        self.attention_output = Linear(hidden, hidden)
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
-        self.up = nn.Linear(hidden, config.intermediate_size)
-        self.down = nn.Linear(config.intermediate_size, hidden)
+        self.up = Linear(hidden, config.intermediate_size)
+        self.down = Linear(config.intermediate_size, hidden)
         self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
