@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
+from bertkit.model.config import BertConfig
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
 from bertkit.training.objective import Objective, make_objective
 from bertkit.training.stepping import LoopOptions
@@ -22,17 +23,23 @@ EIGHT_BITS_FROM = (9, 0)  # Hopper: rows with scales of their own
 
 def why_not_fast(model: BertModel) -> str | None:
     """What stands against the fast path; None where it can be taken."""
-    config, device = model.config, model.device
+    device = model.device
     if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
         return "it needs an NVIDIA GPU of compute capability 8.0 or newer"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
+    return _why_not_model(model.config)
+
+
+def _why_not_model(config: BertConfig) -> str | None:
     if config.is_causal or config.hidden_dropout or config.attention_dropout:
         return "the model is causal" if config.is_causal else "dropout is on"
     if config.activation != "gelu" or not config.tied_decoder or not {"mlm", "nsp"} <= set(config.heads):
         return "it is made for GELU, a tied decoder, and the MLM and NSP heads"
-    if config.head_size not in HEAD_SIZES or config.hidden_size % 16:
+    if config.head_size not in HEAD_SIZES:
         return f"heads are {config.head_size} wide, not one of {HEAD_SIZES}"
+    if config.intermediate_size % 16:  # eight bits are read sixteen at a time
+        return f"feed-forward layers are {config.intermediate_size} wide, not a multiple of 16"
     return None
 
 
