@@ -100,6 +100,20 @@ def test_changes_and_seeds() -> None:
     assert study.at("gpu").seeds == 5
 
 
+@pytest.mark.parametrize("name", ["features", "context"])
+def test_a_finished_model_in_the_place_of_runs(name: str) -> None:
+    """What a model of a few hundred steps would show is nothing; on a GPU the study pre-trains its own."""
+    study = read_study(name)
+    assert study.at("minutes").models == ("small-en",)
+    assert study.at("minutes").remark
+    assert study.at("gpu").models == ()
+    assert read_study("direction").at("minutes").models == ()
+    other = read_study(name, ['scale.minutes.models=["elsewhere"]']).at("minutes")
+    assert (other.models, other.notes, other.remark) == (("elsewhere",), (), "")  # they were written for small-en
+    same = read_study(name, ["scale.minutes.seeds=5"]).at("minutes")
+    assert same.notes == study.at("minutes").notes
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -6,6 +6,7 @@ Rough on purpose, within a factor of two; as soon as parts are done, the live li
 from collections.abc import Iterable
 
 from bertkit.model.config import BertConfig
+from bertkit.studies.study.config import TaskUse
 from bertkit.studies.study.measuring import Measurement
 from bertkit.studies.study.runs import PlannedRun
 from bertkit.training.feeds import StepCounts
@@ -56,10 +57,17 @@ def measurement_seconds(one: Measurement, config: BertConfig) -> float:
     examples = min(in_files, (one.use.limit or float("inf")) * len(task.train))
     if device != "cpu":
         return FINETUNE_START[device] + READING.get(task.task, 0.0) + _gpu_seconds(one, config, task.epochs * examples)
-    weights = config.num_layers * 12 * config.hidden_size**2
-    if one.use.way == "features":
-        weights += 24 * one.use.hidden_size**2
-    return FINETUNE_START[device] + task.epochs * examples * length * 6 * weights / CPU
+    weights, tokens = config.num_layers * 12 * config.hidden_size**2, task.epochs * examples * length
+    if one.use.way == "features":  # the encoder reads training and test sentences once, forwards
+        flops = 2 * examples * length * 2 * weights + tokens * 6 * _bilstm_weights(one.use, config)
+    else:
+        flops = tokens * 6 * weights
+    return FINETUNE_START[device] + flops / CPU
+
+
+def _bilstm_weights(use: TaskUse, config: BertConfig) -> int:
+    """Two layers, both ways, four gates; the first reads the encoder's vectors, the second the first's."""
+    return 2 * 4 * use.hidden_size * (config.hidden_size + use.hidden_size + 3 * use.hidden_size)
 
 
 def _gpu_seconds(one: Measurement, config: BertConfig, examples: float) -> float:
