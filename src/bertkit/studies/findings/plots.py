@@ -68,7 +68,7 @@ def _scores(result: StudyResult, measures: Sequence[Measure]) -> Figure:
             axes.scatter(values, [row] * len(values), s=28, alpha=0.7, color=COLOURS[row % len(COLOURS)], zorder=2)
             found = result.summary(arm.name, measure.name)
             if found is not None and found.interval is not None:
-                axes.plot(found.interval, [row, row], color=COLOURS[row % len(COLOURS)], lw=1.5, zorder=1.8)  # above the grid
+                axes.plot(found.interval, [row, row], color=COLOURS[row % len(COLOURS)], lw=1.5, zorder=1.8)
             if values:
                 axes.plot([sum(values) / len(values)] * 2, [row - 0.3, row + 0.3], color="#1b1e25", lw=2, zorder=3)
         names = [arm.label for arm in result.arms] if place % ACROSS == 0 else []
