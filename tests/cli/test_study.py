@@ -32,6 +32,7 @@ def test_a_study_shows_its_table_and_goes_on(folder: Path, monkeypatch: pytest.M
     assert "held-out perplexity" in done.output
     assert "left to right" in done.output
     assert "about 1 minute\n" in done.output
+    assert "±" not in done.output  # of one seed
     written = CliRunner().invoke(app, ["study", "report", "-o", str(folder / "out"), "--docs", str(folder / "docs")])
     assert written.exit_code == 0
     assert (folder / "docs" / "findings.md").is_file()

@@ -15,7 +15,7 @@ from bertkit.errors import BertkitError
 
 if TYPE_CHECKING:
     from bertkit.studies.study.request import StudyOutcome
-    from bertkit.studies.study.result import StudyResult
+    from bertkit.studies.study.result import Measure, StudyResult
 
 
 def study(
@@ -126,12 +126,21 @@ def show_scores(result: "StudyResult") -> None:
     """Means and spreads; a star where the difference from the baseline is outside the noise."""
     shown = table("arm", *(measure.name for measure in result.measures))
     for arm in result.arms:
-        cells = []
-        for measure in result.measures:
-            found, difference = result.summary(arm.name, measure.name), result.difference(arm.name, measure.name)
-            star = " *" if arm.name != result.baseline and difference and difference.is_outside_noise else ""
-            digits = measure.decimals
-            cells.append("" if found is None else f"{found.mean:.{digits}f} ± {found.spread:.{digits}f}{star}")
+        cells = [score_cell(result, arm.name, measure) for measure in result.measures]
         shown.add_row(arm.label, *cells)
     console().print(shown)
     console().print(f"* differs from {result.baseline!r} outside the noise: {result.test}", soft_wrap=True)
+
+
+def score_cell(result: "StudyResult", arm: str, measure: "Measure") -> str:
+    """Of one arm; what was measured once has no spread."""
+    found, difference, digits = (
+        result.summary(arm, measure.name),
+        result.difference(arm, measure.name),
+        measure.decimals,
+    )
+    if found is None:
+        return ""
+    spread = f" ± {found.spread:.{digits}f}" if found.has_spread else ""
+    star = " *" if arm != result.baseline and difference and difference.is_outside_noise else ""
+    return f"{found.mean:.{digits}f}{spread}{star}"
