@@ -26,9 +26,9 @@ from bertkit.bundled import MODELS
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.loading import load, open_checkpoint
+from bertkit.model.dropout import set_dropout
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.held_out import measure_held_out
-from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.suite_config import HeldOutConfig, read_suite
 from bertkit.training.recipe import NAME as RECIPE
 from bertkit.training.toml_text import read_toml, to_dataclass, to_plain, write_toml

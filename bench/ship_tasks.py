@@ -14,7 +14,6 @@ from bertkit.inference.bert import Bert
 from bertkit.inference.loading import load
 from bertkit.model.bert import BertModel
 from bertkit.studies.data_folder import DataFolder
-from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.suite_config import FinetunedTask
 from bertkit.tasks.predicting import Chunk, predict_chunks
 from bertkit.tasks.reading.examples import TextExample
@@ -71,9 +70,8 @@ def make_task_model(
 ) -> MadeTask:
     """Fine-tune, store in this folder, and measure what is stored."""
     given = prepare_examples(model, mini, data, limit)
-    config = model.setting.config(0, given.base.encoder.max_positions, device)
+    config = model.setting.config(0, given.base.encoder.max_positions, device, dropout=dropout)
     run = FinetuneRun(given.base, given.data, config, choose_device(device))
-    set_dropout(run.model, dropout)
     summary = run.run()
     if summary.collapsed and limit is None:
         raise BertkitError(f"{model.name} learned nothing: {summary.collapsed}; change its rate in ship.toml")

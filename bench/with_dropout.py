@@ -14,7 +14,7 @@ import torch
 import bertkit
 from bertkit.corpus.store import TokenStore
 from bertkit.inference.bert import Bert
-from bertkit.studies.model_dropout import set_dropout
+from bertkit.model.dropout import set_dropout
 from bertkit.tasks.feed.epochs import FeedConfig
 from bertkit.tasks.feed.pretraining import held_out_feed
 from bertkit.tasks.pretraining import pretraining_losses

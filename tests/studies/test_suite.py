@@ -12,8 +12,8 @@ import torch
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.model.config import BertConfig
+from bertkit.model.dropout import set_dropout
 from bertkit.studies import suite_parts
-from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.published import FIVE
 from bertkit.studies.suite import SuiteOutcome, run_suite
 from bertkit.studies.suite_config import Suite, read_suite

@@ -9,7 +9,6 @@ from typing import Any
 from bertkit.errors import BertkitError
 from bertkit.tokenizer import LongPolicy
 from bertkit.training.finetuning.config import FinetuneConfig
-from bertkit.training.precision import Precision
 from bertkit.training.toml_text import read_toml, to_dataclass, unknown_key
 
 HELD_OUT, BLIMP, WORD_IN_CONTEXT = "held-out", "BLiMP", "word-in-context"
@@ -53,10 +52,8 @@ class FinetunedTask:
             raise BertkitError(f"the suite's task {self.name!r} needs a name and files to train on")
         self.config(0, self.max_length)  # checked when made
 
-    def config(
-        self, seed: int, max_positions: int, device: str = "auto", precision: Precision = "auto"
-    ) -> FinetuneConfig:
-        """The run of one seed: no restarts, and the last step's scores."""
+    def config(self, seed: int, max_positions: int, device: str = "auto", **others: Any) -> FinetuneConfig:
+        """The run of one seed: no restarts, and the last step's scores; others are further settings of it."""
         return FinetuneConfig(
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
@@ -69,8 +66,8 @@ class FinetunedTask:
             eval_every=ONLY_AT_THE_END,
             restarts=0,
             device=device,  # type: ignore[arg-type]  # checked where it is used
-            precision=precision,
             log_every=50,
+            **others,
         )
 
 

@@ -9,7 +9,6 @@ import torch
 
 from bertkit.errors import BertkitError
 from bertkit.studies.data_folder import DataFolder
-from bertkit.studies.model_dropout import set_dropout
 from bertkit.studies.suite_config import FinetunedTask
 from bertkit.tasks.registry import read_examples, task_name
 from bertkit.training.finetuning.data import Prepared, prepare
@@ -103,9 +102,8 @@ def finetune_once(
 ) -> dict[str, Any]:
     """One run; a loss that is no number is a result too, and counts as no score."""
     task, given = source.task, prepared(source)
-    config = task.config(seed, given.base.encoder.max_positions, device, precision)
+    config = task.config(seed, given.base.encoder.max_positions, device, precision=precision, dropout=dropout)
     run = FinetuneRun(given.base, given.data, config, choose_device(device), None, ShareWatcher(progress))
-    set_dropout(run.model, dropout)
     plain: dict[str, Any] = {
         "task": task.name,
         "seed": seed,

@@ -241,6 +241,7 @@ def test_the_head_is_drawn_by_the_seed(base: Base) -> None:
         ({"epoch": 2}, "did you mean 'epochs'"),
         ({"columns": {"txt": "text"}}, "no option 'txt'"),
         ({"precision": "float16"}, "float16 needs a CUDA GPU"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
     ],
 )
 def test_bad_input_is_one_line(base: Base, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -54,6 +54,17 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return make_base(tmp_path_factory.mktemp("base"))
 
 
+def test_dropout_is_the_checkpoints_unless_another_is_given(base: Base, tmp_path: Path) -> None:
+    data, given = make_data(base), make_config(epochs=1, dropout=0.0)
+    dry, wet = FinetuneRun(base, data, given, CPU, tmp_path), FinetuneRun(base, data, make_config(epochs=1), CPU)
+    assert (wet.model.config.hidden_dropout, dry.model.config.hidden_dropout) == (base.encoder.hidden_dropout, 0.0)
+    assert base.encoder.hidden_dropout > 0
+    dry.run()
+    resumed = FinetuneRun(base, data, given, CPU, tmp_path)
+    assert {m.p for m in resumed.model.modules() if isinstance(m, torch.nn.Dropout)} == {0.0}
+    assert resumed.run().step == dry.loop.progress.step  # nothing is left to do
+
+
 def test_it_learns_and_says_what_is_new(base: Base) -> None:
     notes = Notes()
     run = FinetuneRun(base, make_data(base), make_config(epochs=6), CPU, None, notes)

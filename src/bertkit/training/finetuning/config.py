@@ -21,7 +21,7 @@ EPOCHS = (2, 3, 4)
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """The paper's middle: batch 32, rate 3e-5, 3 epochs, 10 % warm-up; dropout is the checkpoint's."""
+    """The paper's middle: batch 32, rate 3e-5, 3 epochs, 10 % warm-up."""
 
     learning_rate: float = 3e-5
     batch_size: int = 32  # examples a step, however they are cut into micro-batches
@@ -30,6 +30,7 @@ class FinetuneConfig:
     weight_decay: float = 0.01
     epsilon: float = 1e-6  # of Adam
     clip_norm: float = 1.0
+    dropout: float | None = None  # None: what the checkpoint says of itself
     seed: int = 0
     max_length: int = 0  # 0: as many tokens as the model has positions
     long: LongPolicy = "window"
@@ -53,6 +54,8 @@ class FinetuneConfig:
         for name in ("seed", "max_length", "eval_every", "save_every", "patience", "restarts", "micro_tokens"):
             if getattr(self, name) < 0:
                 raise BertkitError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
+            raise BertkitError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
         if self.stride < -1:
             raise BertkitError(
                 f"stride is {self.stride}; give the tokens that windows share, or -1 for a quarter of them"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bertkit.errors import BertkitError
+from bertkit.model.dropout import set_dropout
 from bertkit.model.formats import LoadReport
 from bertkit.training.checkpoints import Checkpoint, CheckpointFolder
 from bertkit.training.finetuning.config import FinetuneConfig
@@ -68,6 +69,8 @@ class FinetuneRun:
             self.model.config = replace(found.model.config, problem=data.task.configure(base.encoder).problem)
         else:
             self.model, self.report = start_model(base, data.task, config.seed)
+        if config.dropout is not None:
+            set_dropout(self.model, config.dropout)
         self.model.to(device)
         self.feed = self._make_feed()
         self.outcome = Outcome(**found.state["outcome"]) if found else Outcome()

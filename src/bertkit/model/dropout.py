@@ -1,4 +1,4 @@
-"""Dropout of a model that is there already: a checkpoint pre-trained without it is fine-tuned with it."""
+"""Dropout of a model that is there already: fine-tuning may want another than pre-training had."""
 
 from dataclasses import replace
 from typing import cast
