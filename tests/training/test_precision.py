@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertkit.cores import has_bfloat16
 from bertkit.errors import BertkitError
 from bertkit.training import precision
 from bertkit.training.loop import LoopOptions, Progress, StepRecord, Trainer
@@ -60,13 +59,6 @@ def test_a_cpu_trains_in_float32_unless_it_has_bfloat16_and_that_is_asked_for(
         return
     with pytest.raises(BertkitError, match="this CPU has no bfloat16"):
         resolve_precision("bfloat16", CPU)
-
-
-def test_whether_this_cpu_has_bfloat16_is_known() -> None:
-    flags = Path("/proc/cpuinfo")
-    if not flags.is_file() or "flags" not in (text := flags.read_text(encoding="utf-8")):
-        pytest.skip("this system does not list what its CPU can do")
-    assert has_bfloat16() == ("avx512_bf16" in text or "amx_tile" in text)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

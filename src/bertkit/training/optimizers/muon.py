@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from bertkit.model.linear import multiply_each
 from bertkit.training.optimizers.group_optimizer import GroupOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -70,7 +71,7 @@ def orthogonalise(matrices_BNM: Tensor) -> Tensor:
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     x = x.bfloat16() if x.is_cuda else x.float()
     for _ in range(NUM_ITERATIONS):
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        gram = multiply_each(x, x)
+        x = a * x + multiply_each(b * gram + c * multiply_each(gram, gram), x.mT)  # gram is its own transpose
     found: Tensor = (x.mT if tall else x).to(matrices_BNM.dtype)
     return found
