@@ -12,7 +12,7 @@ from transformers import BertForMaskedLM
 from transformers import BertModel as ReferenceModel
 
 from bertkit.errors import BertkitError
-from bertkit.model import BertModel
+from bertkit.model import BertModel, linear
 from bertkit.model.formats import load_model, save_model
 from bertkit.model.formats.names import NUM_PARTS, canonical, names_of
 from bertkit.model.formats.tf_bundle import open_bundle, write_bundle
@@ -38,7 +38,8 @@ pytestmark = pytest.mark.skipif(not WEIGHTS.is_dir(), reason="build/weights is a
 @pytest.mark.parametrize(
     ("folder", "peer_class"), [(MINILM, ReferenceModel), (M3E, ReferenceModel), (ANTIBERTY, BertForMaskedLM)]
 )
-def test_same_numbers_as_transformers(folder: Path, peer_class: type) -> None:
+def test_same_numbers_as_transformers(folder: Path, peer_class: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "has_slow_mkl", lambda: False)  # products as its own are
     model, report = load_model(folder)
     peer = peer_class.from_pretrained(folder).eval()  # type: ignore[attr-defined]
     batch = make_batch(model.config.vocab_size, (40, 3, 100, 17))
@@ -49,6 +50,22 @@ def test_same_numbers_as_transformers(folder: Path, peer_class: type) -> None:
     for outputs in (ours, theirs):
         sum((outputs[name] * weight).sum() for name, weight in weights.items()).backward()  # type: ignore[union-attr]
     assert_same_gradients(model, peer)
+
+
+@pytest.mark.parametrize(
+    ("folder", "peer_class"), [(MINILM, ReferenceModel), (M3E, ReferenceModel), (ANTIBERTY, BertForMaskedLM)]
+)
+def test_by_onednn_as_near_to_float64_as_transformers(
+    folder: Path, peer_class: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "has_slow_mkl", lambda: True)
+    model, _ = load_model(folder)
+    batch = make_batch(model.config.vocab_size, (40, 3, 100, 17))
+    theirs, exact = (
+        peer_outputs(peer_class.from_pretrained(folder).eval().to(dtype), batch)  # type: ignore[attr-defined]
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert 0 < distance(our_outputs(model, batch), exact) < 3 * distance(theirs, exact)
 
 
 def assert_same_gradients(model: BertModel, peer: Any) -> None:
