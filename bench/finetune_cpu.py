@@ -3,8 +3,9 @@
     python -m bench.finetune_cpu [--rounds 5] [--steps 10] [--json out.json]
 
 Batches of 32 drawn alike, dropout as in the checkpoint, AdamW, clipping, linear decay; float32, and bfloat16 where the CPU
-has it. Rounds alternate, so that a busy moment hits all alike. The peer is the loop that the transformers Trainer runs (dynamic padding, SDPA,
-fused AdamW) without the Trainer's bookkeeping; with `accelerate` installed the Trainer itself is measured too.
+has it. Rounds alternate, so that a busy moment hits all alike. The peer is the loop that the transformers Trainer runs
+(dynamic padding, SDPA, fused AdamW) without the Trainer's bookkeeping; with `accelerate` installed the Trainer itself is
+measured too.
 """
 
 import argparse

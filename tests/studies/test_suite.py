@@ -19,6 +19,7 @@ from bertkit.studies.suite import SuiteOutcome, run_suite
 from bertkit.studies.suite_config import Suite, read_suite
 from bertkit.studies.suite_results import SuiteResults, TaskSummary
 from bertkit.studies.suite_run import TaskSource, finetune_once
+from bertkit.training import precision
 from tests.pages.reading import assert_self_contained
 from tests.pages.test_browser import ask
 from tests.studies.toy_data import open_data
@@ -81,6 +82,17 @@ def test_the_reports(outcome: SuiteOutcome, tmp_path: Path) -> None:
         "senses-said": "12 training",
     }.items():
         assert figure in shown[part]
+
+
+def test_the_precision_asked_for_is_that_of_every_part(
+    data: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: True)
+    parts = ["held-out", "SST-2"]
+    found = measure(data, model, tmp_path / "narrow", precision="bfloat16", tasks=parts, seeds=1).results
+    assert (found.untrained["held-out"]["precision"], found.runs["SST-2"][0]["precision"]) == ("bfloat16", "bfloat16")
+    with pytest.raises(BertkitError, match="unknown precision 'half'"):
+        measure(data, model, tmp_path / "none", precision="half")
 
 
 def test_finished_parts_are_not_measured_again(

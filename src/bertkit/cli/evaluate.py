@@ -48,9 +48,8 @@ def evaluate(
     """
     alone = {"--long": long, "--column": columns, "--skip-bad": skip_bad}
     of_suite = {"--output": output, "--tasks": tasks, "--seeds": seeds, "--limit": limit, "--recipe": recipe}
-    for name, given in (
-        alone if suite else of_suite | {"--workers": workers, "--precision": precision != "auto"}
-    ).items():
+    of_suite |= {"--workers": workers, "--precision": precision != "auto"}
+    for name, given in (alone if suite else of_suite).items():
         if given:
             raise BertkitError(f"{name} is {'not for' if suite else 'for'} --suite; leave it out")
     if suite:

@@ -134,13 +134,9 @@ def show_scores(result: "StudyResult") -> None:
 
 def score_cell(result: "StudyResult", arm: str, measure: "Measure") -> str:
     """Of one arm; what was measured once has no spread."""
-    found, difference, digits = (
-        result.summary(arm, measure.name),
-        result.difference(arm, measure.name),
-        measure.decimals,
-    )
+    found, difference = result.summary(arm, measure.name), result.difference(arm, measure.name)
     if found is None:
         return ""
-    spread = f" ± {found.spread:.{digits}f}" if found.has_spread else ""
+    spread = f" ± {found.spread:.{measure.decimals}f}" if found.has_spread else ""
     star = " *" if arm != result.baseline and difference and difference.is_outside_noise else ""
-    return f"{found.mean:.{digits}f}{spread}{star}"
+    return f"{found.mean:.{measure.decimals}f}{spread}{star}"

@@ -2,7 +2,7 @@
 
 Weights, gradients and the optimizer's state are float32 whatever this is. float16 has a narrow range: its loss is
 scaled up before the backward pass, gradients down after it, and a step that overflowed is left out. A CPU computes in
-float32, whose results are the same everywhere, unless bfloat16 is asked for and its instructions have it.
+float32, unless bfloat16 is asked for and among its instructions.
 """
 
 from typing import Literal
