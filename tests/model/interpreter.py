@@ -18,6 +18,13 @@ from bertkit.model.kernels.e4m3 import LARGEST
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
+KERNEL_MARKS = [  # of tests that run kernels, on a GPU or here
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not INTERPRETED and not torch.cuda.is_available(), reason="needs a CUDA device: `make test-gpu`"
+    ),
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),  # the first product of a backward thread
+]
 on_gpu_alone = pytest.mark.skipif(INTERPRETED, reason="the interpreter has no such thing")
 NARROW: dict[str, Any] = {}  # numpy's own of the types that the interpreter keeps as bits
 

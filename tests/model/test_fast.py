@@ -18,17 +18,11 @@ from bertkit.training.fast_objective import FastObjective, choose_objective, why
 from bertkit.training.initialisation import initialise
 from bertkit.training.objective import Objective
 from bertkit.training.stepping import LoopOptions
-from tests.model.interpreter import DEVICE, INTERPRETED, on_gpu_alone
+from tests.model.interpreter import DEVICE, INTERPRETED, KERNEL_MARKS, on_gpu_alone
 from tests.model.test_kernels import off
 
 pytest.importorskip("triton", reason="Triton comes with torch for CUDA")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not INTERPRETED and not torch.cuda.is_available(), reason="needs a CUDA device: `make test-gpu`"
-    ),
-    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),  # the first product of a backward thread
-]
+pytestmark = KERNEL_MARKS
 SIZES = {"hidden_size": 48, "num_heads": 3, "intermediate_size": 80, "num_layers": 2} if INTERPRETED else {}
 SHORT = (33, 0, 5, 1) if INTERPRETED else (128, 0, 5, 77, 128, 1, 64)
 LONG = (131, 0, 4) if INTERPRETED else (512, 3, 0, 128, 77, 1, 300, 129)

@@ -11,16 +11,10 @@ from torch import Tensor
 
 from bertkit.model.packed import pack
 from bertkit.tasks.pretraining import IGNORED
-from tests.model.interpreter import DEVICE, INTERPRETED, mend_interpreter, on_gpu_alone
+from tests.model.interpreter import DEVICE, INTERPRETED, KERNEL_MARKS, mend_interpreter, on_gpu_alone
 
 pytest.importorskip("triton", reason="Triton comes with torch for CUDA")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not INTERPRETED and not torch.cuda.is_available(), reason="needs a CUDA device: `make test-gpu`"
-    ),
-    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),  # the first product of a backward thread
-]
+pytestmark = KERNEL_MARKS
 if INTERPRETED:
     mend_interpreter()
 SHORT = (128, 0, 5, 77, 128, 1, 64)
