@@ -22,21 +22,24 @@ LENGTHS = (64, 128, 256, 512)
 TOKENS = (4096, 16384, 65536, 131072)
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 WORKS: dict[str, list[tuple[int | str, Work]]] = {
+    "size": [(size, Work("", size, 128, 65536)) for size in SIZES],
     "length of a sequence": [(length, Work("", "base", length, 65536)) for length in LENGTHS],
     "tokens a step": [(tokens, Work("", "base", 128, tokens)) for tokens in TOKENS],
-    "size": [(size, Work("", size, 128, 65536)) for size in SIZES],
 }
 
 
 def measure(data: Data, path: Path) -> dict[str, list[dict[str, Any]]]:
     """Every point of the three series, written as it is found; those found before are kept."""
     found: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    rates: dict[Work, Rate | None] = {}  # some works stand in several series
     for series, points in WORKS.items():
         done = {point["value"] for point in found.setdefault(series, [])}
         for value, work in points:
             if value in done:
                 continue
-            rate = rate_or_none(work, data)
+            if work not in rates:
+                rates[work] = rate_or_none(work, data)
+            rate = rates[work]
             if rate is None:
                 print(f"{series} {value}: does not fit into memory", flush=True)
                 continue

@@ -63,7 +63,7 @@ class Data:
     store: TokenStore
     tokenizer: Tokenizer
     folder: str  # the tokenizer's
-    workers: int = 8
+    workers: int = 4
 
     def feed(self, work: Work) -> PretrainingFeed:
         """The work's micro-batches."""
@@ -100,7 +100,8 @@ def bertkit_rate(
     torch.manual_seed(0)
     torch.cuda.reset_peak_memory_stats()
     config = preset(work.size, vocab_size=data.tokenizer.vocab_size, hidden_dropout=dropout, attention_dropout=dropout)
-    model = BertModel(config).to(DEVICE)
+    with DEVICE:
+        model = BertModel(config)
     stage = Stage(work.max_length, work.tokens_per_batch, work.micro_batches)
     trainer = Trainer(
         model,
@@ -162,7 +163,8 @@ def transformers_rate(
         attention_probs_dropout_prob=dropout,
     )
     config._attn_implementation = "sdpa"
-    model = BertForPreTraining(config).to(DEVICE).train()
+    with DEVICE:
+        model = BertForPreTraining(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     torch._functorch.config.force_non_lazy_backward_lowering = True  # both ways compiled before anything is computed
     run = torch.compile(model) if compiled else model

@@ -1,6 +1,7 @@
 """Does the fast path learn what the plain one learns? Held-out loss after the same steps, several seeds of each.
 
     python -m bench.pretrain_curves recipes/small-h200.toml --steps 1000 --seeds 3 --set data.store=FOLDER ...
+    python -m bench.pretrain_curves --judge plain.json fast.json eight.json   # ways that were trained side by side
 
 plain is torch's own bf16, fast our kernels in bf16, eight the same with most products in eight bits. A way of computing
 keeps its place if its held-out losses lie within the range of the plain seeds, or below it.
@@ -35,16 +36,36 @@ def train(recipe: Recipe) -> dict[str, Any]:
     return {"loss": result.evaluation["mlm_loss"], "nsp": result.evaluation["nsp_accuracy"], "tokens_per_second": speed}
 
 
+def judge(rows: list[dict[str, Any]]) -> str:
+    """A line a way: its losses, and whether they lie within the range of the plain ones."""
+    plain = [row["loss"] for row in rows if row["way"] == "plain"]
+    lines = []
+    for way in dict.fromkeys(row["way"] for row in rows):
+        losses = [row["loss"] for row in rows if row["way"] == way]
+        verdict = "no plain runs to compare with"
+        if plain:
+            verdict = "within" if max(losses) <= max(plain) else "BEYOND"
+        mean = sum(losses) / len(losses)
+        lines.append(f"{way:6} mean {mean:.4f}, {min(losses):.4f} to {max(losses):.4f}: {verdict}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Train every way with every seed, then judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", type=Path)
+    parser.add_argument("recipe", type=Path, nargs="?")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--set", action="append", default=[], dest="changes")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--judge", type=Path, nargs="+", metavar="JSON")
     given = parser.parse_args()
+    if given.judge:
+        print(judge([row for path in given.judge for row in json.loads(path.read_text(encoding="utf-8"))]))
+        return
+    if given.recipe is None:
+        parser.error("give a recipe to train, or --judge what was trained")
     recipe = read_recipe(given.recipe, given.changes, minutes=1.0)
     recipe = replace(recipe, minutes=None, steps=given.steps, tensorboard=False)
     recipe = replace(recipe, evaluation=replace(recipe.evaluation, every_steps=0))
@@ -58,14 +79,7 @@ def main() -> None:
                 given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
             print(f"{way:6} seed {seed}: held-out MLM loss {row['loss']:.4f}, NSP {row['nsp']:.1%}, "
                   f"{row['tokens_per_second'] / 1e3:,.0f} k tokens/s", flush=True)  # fmt: skip
-    plain = [row["loss"] for row in rows if row["way"] == "plain"]
-    for way in given.ways if plain else ():
-        losses = [row["loss"] for row in rows if row["way"] == way]
-        within = max(losses) <= max(plain)
-        mean = sum(losses) / len(losses)
-        print(
-            f"{way:6} mean {mean:.4f}, {min(losses):.4f} to {max(losses):.4f}: {'within' if within else 'BEYOND'} plain"
-        )
+    print(judge(rows))
 
 
 if __name__ == "__main__":

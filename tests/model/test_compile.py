@@ -100,9 +100,10 @@ def test_what_lies_between_the_products(compiled: Callable[[int], list[Any]], ca
 
 
 def test_rows_in_eight_bits(compiled: Callable[[int], list[Any]]) -> None:
-    from bertkit.model.kernels.rows8 import narrow_rows
+    from bertkit.model.kernels.rows8 import narrow_and_sum, narrow_rows
 
     made, stack = compiled(90), half(2, 64, 768)
     narrow_rows(stack)
     narrow_rows(stack.mT)
-    assert len(made) == 2
+    narrow_and_sum(half(128, 3072))
+    assert len(made) == 3

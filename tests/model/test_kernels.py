@@ -236,6 +236,37 @@ def test_eight_bit_rows_of_a_stack_and_of_its_transpose(shape: tuple[int, int, i
     assert off(product8(left, right), whole) < BF16
 
 
+@pytest.mark.parametrize(("rows", "width"), [(1, 48), (ROWS, 80), (ROWS, 2304), (3, 3072)])
+def test_eight_bit_rows_with_their_sum(rows: int, width: int) -> None:
+    from bertkit.model.kernels.rows8 import narrow_and_sum
+
+    torch.manual_seed(0)
+    source = (random(rows, width) * random(rows, 1).exp()).bfloat16()
+    source[0] = 0
+    rows8, summed = narrow_and_sum(source)
+    exact = source.double()
+    assert off(summed, exact.sum(0)) < 1e-5 if rows > 1 else not summed.any()
+    back = rows8.values.float() * rows8.scales[:, None]
+    assert all(off(row, twin) < EIGHT for row, twin in zip(back[1:], exact[1:], strict=True))
+    assert not back[0].any()
+
+
+@on_gpu_alone
+@pytest.mark.parametrize("num_rows", [1031, 1100, 7])
+def test_products_of_eight_bit_rows_with_what_follows_them(num_rows: int) -> None:
+    from bertkit.model.kernels.rows8 import add_product8_, narrow_rows, product8
+
+    torch.manual_seed(0)
+    rows, weight = (narrow_rows(random(1, n, 256, scale=s).bfloat16()) for n, s in ((num_rows, 1.0), (512, 0.05)))
+    bias, residual = random(512), random(num_rows, 512).bfloat16()
+    exact = (rows.values.double() * rows.scales[:, None]) @ (weight.values.double() * weight.scales[:, None]).t()
+    assert off(product8(rows, weight), exact) < BF16
+    assert off(product8(rows, weight, bias), exact + bias.double()) < BF16
+    expected = exact + residual.double()
+    assert add_product8_(residual, rows, weight).data_ptr() == residual.data_ptr()
+    assert off(residual, expected) < BF16
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("width", [80, 320])
 def test_means_of_sequences(width: int, dtype: torch.dtype) -> None:

@@ -19,7 +19,7 @@ from bertkit.model.kernels.embedding import embed, indicator
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
-from bertkit.model.kernels.rows8 import Rows8, product8
+from bertkit.model.kernels.rows8 import Rows8, add_product8_, narrow_and_sum, product8
 from bertkit.model.narrow_weights import MULTIPLE, LayerWeights, NarrowWeights
 from bertkit.model.packed import PackedBatch
 
@@ -120,14 +120,19 @@ class FastLayer(torch.autograd.Function):
         d_mixed, d_x = _input_gradient(one.summed, w.out, one.rows8, w.out8_t), one.summed
         if ctx.rows is not None:
             d_mixed, d_x = (torch.zeros_like(x).index_add_(0, ctx.rows, part) for part in (d_mixed, d_x))
+        d_qkv8 = None
         if normalisers is None:
             d_qkv, d_bqkv = attention_backward(d_mixed, qkv, b_qkv, cu_seqlens, ctx.max_seqlen)
             d_qkv = d_qkv.flatten(1)
         else:
             d_qkv = long_attention_backward(d_mixed, qkv, mixed, normalisers, cu_seqlens, ctx.max_seqlen).flatten(1)
-            d_bqkv = d_qkv.sum(0, dtype=torch.float32)
+            if eight:  # the sums need a pass over it, which makes eight bits of it too
+                d_qkv8, d_bqkv = narrow_and_sum(d_qkv)
+            else:
+                d_bqkv = d_qkv.sum(0, dtype=torch.float32)
         d_wqkv = weight_gradient(d_qkv, x)
-        d_x.addmm_(d_qkv, w.qkv)  # onto what came through the residual
+        # Onto what came through the residual.
+        d_x = d_x.addmm_(d_qkv, w.qkv) if d_qkv8 is None else add_product8_(d_x, d_qkv8, w.qkv8_t)
         return (
             d_x, None, None, None, None, None, None, d_wqkv, d_bqkv, d_wout, one.bias, one.weight, one.shift,
             d_wup, d_bup, d_wdown, two.bias, two.weight, two.shift,

@@ -27,6 +27,7 @@ class LayerWeights(NamedTuple):
     qkv8: Rows8 | None = None
     up8: Rows8 | None = None
     down8: Rows8 | None = None
+    qkv8_t: Rows8 | None = None
     out8_t: Rows8 | None = None
     up8_t: Rows8 | None = None
     down8_t: Rows8 | None = None
@@ -49,7 +50,7 @@ class NarrowWeights:
             self.transform = torch.empty_like(model.mlm.transform.weight, dtype=torch.bfloat16)
             self._others.append((self.transform, model.mlm.transform.weight))
         qkv, out, up, down = self._stacks
-        self._sources = (qkv, up, down, out.mT, up.mT, down.mT) if eight else ()
+        self._sources = (qkv, up, down, qkv.mT, out.mT, up.mT, down.mT) if eight else ()
         self._rows8: list[Rows8] = []
         self._versions: list[int] = []
         self.follow()
@@ -81,9 +82,8 @@ class NarrowWeights:
         qkv, out, up, down = (stack[index] for stack in self._stacks)
         if not self._rows8:
             return LayerWeights(qkv, out, up, down)
-        qkv8, up8, down8, *transposed = (_part(rows, index, len(self._masters[0])) for rows in self._rows8)
-        out8_t, up8_t, down8_t = transposed
-        return LayerWeights(qkv, out, up, down, qkv8, up8, down8, out8_t, up8_t, down8_t, self._gains[index])
+        narrow = [_part(rows, index, len(self._masters[0])) for rows in self._rows8]
+        return LayerWeights(qkv, out, up, down, *narrow, down_gain=self._gains[index])
 
 
 def _stack(masters: list[Tensor]) -> Tensor:

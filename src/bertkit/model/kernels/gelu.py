@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bertkit.model.kernels.layer_norm import activation_rows8, empty_rows8, num_cores
-from bertkit.model.kernels.rows8 import Rows8
+from bertkit.model.kernels.layer_norm import activation_rows8
+from bertkit.model.kernels.rows8 import Rows8, empty_rows8, num_cores
 
 ROWS, ROWS8, COLUMNS = 8, 4, 1024  # of a tile; fewer rows where eight bits need registers too
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from bertkit.model.kernels.e4m3 import ACTIVATION
-from bertkit.model.kernels.rows8 import Rows8, store_row8
+from bertkit.model.kernels.rows8 import Rows8, empty_rows8, num_cores, store_row8
 
 ROWS, ROWS_BACK = 2, 2  # rows of a tile
 PROGRAMS_PER_CORE = 4
@@ -166,14 +166,3 @@ def activation_rows8(like: Tensor) -> Rows8:
     """Room for activations in eight bits, with their constant scale."""
     values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
     return Rows8(values, torch.full((like.shape[0],), 1.0 / ACTIVATION, device=like.device))
-
-
-def empty_rows8(like: Tensor) -> Rows8:
-    """Room for these rows in eight bits."""
-    values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
-    return Rows8(values, torch.empty(like.shape[0], dtype=torch.float32, device=like.device))
-
-
-def num_cores(device: torch.device) -> int:
-    """Multiprocessors of the device; a few where a kernel is only being interpreted."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -15,6 +15,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from bertkit.model.kernels.products import add_scaled_product8_, has_row_scales
+
+SUMMED, SUMMING_A_CORE = 2, 4  # rows of a tile, programs
+
 
 class Rows8(NamedTuple):
     """values * scales[:, None] is what was meant."""
@@ -70,6 +74,47 @@ def narrow_rows(stack_GRK: Tensor, into: Rows8 | None = None) -> Rows8:
     return into
 
 
+@triton.jit(do_not_specialize=["zero"])
+def narrow_and_sum_kernel(
+    source, values8, scales, partial, zero, num_rows,
+    K: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, BLOCK)
+    in_row = column < K
+    total = tl.zeros([BLOCK], tl.float32)
+    for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+        row = first + tl.arange(0, ROWS)
+        in_rows = row < num_rows
+        valid = in_rows[:, None] & in_row[None, :]
+        places = row.to(tl.int64)[:, None] * K + column[None, :]
+        values = tl.load(source + places, mask=valid, other=0.0).to(tl.float32)
+        total += tl.sum(values, 0)
+        store_row8(values, values8 + zero * 8, scales, row, places, valid, in_rows)
+    tl.store(partial + tl.program_id(0) * K + column, total, mask=in_row)
+
+
+def narrow_and_sum(source_RK: Tensor) -> tuple[Rows8, Tensor]:
+    """Rows in eight bits, and the sum of all rows as they were, [K] in float32."""
+    num_rows, width = source_RK.shape
+    rows8 = empty_rows8(source_RK)
+    programs = min(triton.cdiv(num_rows, SUMMED), SUMMING_A_CORE * num_cores(source_RK.device))
+    partial = torch.empty(programs, width, dtype=torch.float32, device=source_RK.device)
+    sizes = (0, num_rows, width, triton.next_power_of_2(width), SUMMED)
+    narrow_and_sum_kernel[(programs,)](source_RK, *rows8, partial, *sizes, num_warps=4)
+    return rows8, partial.sum(0)
+
+
+def empty_rows8(like: Tensor) -> Rows8:
+    """Room for these rows in eight bits."""
+    values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
+    return Rows8(values, torch.empty(like.shape[0], dtype=torch.float32, device=like.device))
+
+
+def num_cores(device: torch.device) -> int:
+    """Multiprocessors of the device; a few where a kernel is only being interpreted."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
 def product8(rows: Rows8, weight: Rows8, bias: Tensor | None = None) -> Tensor:
     """rows @ weight.T + bias in bf16, added up in float32."""
     return torch._scaled_mm(
@@ -81,3 +126,10 @@ def product8(rows: Rows8, weight: Rows8, bias: Tensor | None = None) -> Tensor:
         out_dtype=torch.bfloat16,
         use_fast_accum=True,
     )
+
+
+def add_product8_(out: Tensor, rows: Rows8, weight: Rows8) -> Tensor:
+    """out += rows @ weight.T, in bf16."""
+    if has_row_scales(out.device):
+        return add_scaled_product8_(*rows, *weight, out)
+    return out.add_(product8(rows, weight))
