@@ -1,6 +1,7 @@
 """The whole table of speeds on one GPU, peers beside bertkit in the same run, as markdown and JSON.
 
     python -m bench.gpu --store FOLDER --tokenizer FOLDER -o results [--rows base-128 base-512 ...] [--minutes 9]
+    python -m bench.gpu_plot results/gpu.json docs/gpu-speed.svg
 
 Both files are written anew after every figure, so that a run that is killed leaves all that it found. What fails, and what
 no time is left for, stands there by name with the reason, and is never guessed. Every row: median of groups of steady
@@ -47,12 +48,13 @@ EAGER, COMPILED, WITHOUT_DROPOUT = (False, 0.1), (True, 0.1), (True, 0.0)
 PEERS = {  # whether it is compiled, and its dropout: as people run it, and as bertkit's own rows are
     "base-128": (EAGER, COMPILED, WITHOUT_DROPOUT),
     "base-512": (EAGER, COMPILED, WITHOUT_DROPOUT),
-    "base-512-real": (EAGER, COMPILED, WITHOUT_DROPOUT),
-    "large-512": (COMPILED, WITHOUT_DROPOUT),
-    "small-128": (COMPILED, WITHOUT_DROPOUT),
+    "base-512-real": (EAGER, COMPILED),
+    "large-512": (COMPILED,),
+    "small-128": (COMPILED,),
 }
 STEPS, FEWER = 200, 25  # counted steps of eight bits, and of bf16
-COMPILED_AT_ONCE, COMPILING_MEMORY = 10, 0.09  # processes, and the share of the GPU's memory that each has
+ALSO_BF16 = ("base-128", "base-512")  # elsewhere there is no time for it
+PEER_GIB = {"base-128": 44, "base-512": 58, "base-512-real": 36, "large-512": 72, "small-128": 20}  # at its most
 COMPILING_SECONDS, FIRST_STEP_SECONDS = 240, 120  # beyond these something is wrong, and the other rows matter more
 PEER_TOKENS = {"large": 32768}  # a batch that fits, four to a step; 65,536 elsewhere
 MOST_SHOWN = 200  # characters of an error
@@ -97,7 +99,7 @@ class Table:
 
 
 def training_ways(name: str, data: Data, *, peers: bool = True) -> Ways:
-    """bertkit in eight bits, the peer's ways, then bertkit in bf16: should time run out, nobody's main figure is lost."""
+    """bertkit in eight bits, the peer's ways, and bertkit in bf16."""
     work = WORKS[name]
     rates: dict[str, Callable[..., Rate]] = {
         "bertkit, eight bits": partial(bertkit_rate, work, data, STEPS, eight_bits=True)
@@ -105,7 +107,8 @@ def training_ways(name: str, data: Data, *, peers: bool = True) -> Ways:
     for compiled, dropout in PEERS[name] if peers else ():
         way = f"transformers {'compiled' if compiled else 'eager'}, dropout {dropout:g}"
         rates[way] = partial(transformers_rate, peer_work(work), data, compiled=compiled, dropout=dropout)
-    rates["bertkit, bf16"] = partial(bertkit_rate, work, data, FEWER)
+    if name in ALSO_BF16:
+        rates["bertkit, bf16"] = partial(bertkit_rate, work, data, FEWER)
     return {way: partial(_as_dictionary, rate, way) for way, rate in rates.items()}
 
 
@@ -124,9 +127,23 @@ def compile_peers(names: Sequence[str], given: argparse.Namespace) -> None:
     """Fill torch's cache, a process each; what fails here is compiled when it is measured."""
     command = [sys.executable, "-m", "bench.gpu", "--store", given.store, "--tokenizer", given.tokenizer]
     command += ["-o", str(given.out), "--compile"]
-    asked = [[*command, name, str(dropout)] for name in names for compiled, dropout in PEERS.get(name, ()) if compiled]
-    with ThreadPoolExecutor(COMPILED_AT_ONCE) as pool:
-        list(pool.map(_run_quietly, asked))
+    asked = [(name, dropout) for name in names for compiled, dropout in PEERS.get(name, ()) if compiled]
+    for wave in waves(asked, torch.cuda.get_device_properties(0).total_memory / 2**30):
+        with ThreadPoolExecutor(len(wave)) as pool:
+            list(pool.map(_run_quietly, [[*command, name, str(dropout)] for name, dropout in wave]))
+
+
+def waves(asked: Sequence[tuple[str, float]], gib: float) -> list[list[tuple[str, float]]]:
+    """Peers that fit into so much memory side by side, since a backward pass is compiled when a forward one has been run."""
+    made: list[list[tuple[str, float]]] = []
+    for peer in sorted(asked, key=lambda peer: -PEER_GIB[peer[0]]):
+        room = (wave for wave in made if sum(PEER_GIB[name] for name, _ in [*wave, peer]) < gib)
+        wave = next(room, None)
+        if wave is None:
+            made.append([peer])
+        else:
+            wave.append(peer)
+    return made
 
 
 def _run_quietly(command: list[str]) -> None:
@@ -251,9 +268,7 @@ def main() -> None:
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
     if given.compile:
         work = peer_work(WORKS[given.compile[0]])
-        torch.cuda.set_per_process_memory_fraction(COMPILING_MEMORY)
-        with suppress(torch.OutOfMemoryError):
-            transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
+        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
         return
     libraries = [name for name in ("transformers", "sentence_transformers") if find_spec(name)]
     given.out.mkdir(parents=True, exist_ok=True)

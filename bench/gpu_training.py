@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 import torch
-import torch._functorch.config
 from torch import Tensor
 
 from bertkit.corpus.store import TokenStore
@@ -166,7 +165,6 @@ def transformers_rate(
     with DEVICE:
         model = BertForPreTraining(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    torch._functorch.config.force_non_lazy_backward_lowering = True  # both ways compiled before anything is computed
     run = torch.compile(model) if compiled else model
     batches = list(padded_batches(data.feed(work), work, warm + steps))
     rates = []

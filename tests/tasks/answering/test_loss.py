@@ -98,6 +98,7 @@ def test_log_softmax_within_segments() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own, while it compiles
 def test_on_a_gpu_in_half_precision_compiled() -> None:
     scores, targets, segments = (tensor.cuda() for tensor in make())
     half = scores.bfloat16().requires_grad_()
