@@ -82,8 +82,10 @@ class NarrowWeights:
         qkv, out, up, down = (stack[index] for stack in self._stacks)
         if not self._rows8:
             return LayerWeights(qkv, out, up, down)
-        narrow = [_part(rows, index, len(self._masters[0])) for rows in self._rows8]
-        return LayerWeights(qkv, out, up, down, *narrow, down_gain=self._gains[index])
+        qkv8, up8, down8, *transposed = (_part(rows, index, len(self._masters[0])) for rows in self._rows8)
+        qkv8_t, out8_t, up8_t, down8_t = transposed
+        narrow = (qkv8, up8, down8, qkv8_t, out8_t, up8_t, down8_t, self._gains[index])
+        return LayerWeights(qkv, out, up, down, *narrow)
 
 
 def _stack(masters: list[Tensor]) -> Tensor:

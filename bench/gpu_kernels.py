@@ -1,0 +1,151 @@
+"""What each of our kernels takes on this GPU beside the least that it could: the bytes it moves, at the speed of a copy.
+
+    python -m bench.gpu_kernels [--size base] [--tokens 65536] [--tune]
+
+With --tune also other launch options of short attention, and other numbers of cuBLASLt's algorithms to choose from:
+what is faster here belongs into the kernels' files.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product as combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton.testing import do_bench
+
+from bertkit.model.config import preset
+from bertkit.model.kernels import attention, products
+from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
+from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
+from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
+from bertkit.model.kernels.rows8 import add_product8_, narrow_and_sum, narrow_rows, product8
+
+DEVICE = "cuda"
+LONG = 512
+WARPS, REGISTERS = (4, 8), (None, 128, 168)
+CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
+
+
+class Report:
+    """Times a kernel and prints its line of the table."""
+
+    def __init__(self) -> None:
+        source = torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
+        target = torch.empty_like(source)
+        self.bytes_per_ms = 2 * source.numel() / milliseconds(partial(target.copy_, source))
+        print(f"{torch.cuda.get_device_name()}; a copy moves {self.bytes_per_ms / 1e9:.2f} TB/s\n")
+        print("| kernel | ms | by its bytes | TFLOP/s |\n|---|---|---|---|")
+
+    def __call__(self, name: str, run: Callable[[], Any], num_bytes: float, operations: float = 0.0) -> None:
+        """The bytes that it has to move, and the operations of its products."""
+        taken = milliseconds(run)
+        rate = f"{operations / taken / 1e9:.0f}" if operations else ""
+        print(f"| {name} | {taken:.3f} | {num_bytes / self.bytes_per_ms:.3f} | {rate} |", flush=True)
+
+
+def milliseconds(run: Callable[[], Any]) -> float:
+    """The median of many runs."""
+    return float(do_bench(run, warmup=20, rep=60, return_mode="median"))
+
+
+def half(*shape: int) -> Tensor:
+    """Numbers as they are in a model: products run faster on zeros."""
+    return torch.randn(*shape, device=DEVICE).bfloat16()
+
+
+def time_passes(report: Report, tokens: int, width: int, wide: int) -> None:
+    """What lies between the products, with eight bits and without."""
+    rows, other, row = half(tokens, width), half(tokens, width), torch.ones(width, device=DEVICE)
+    up, d_up, wide_row = half(tokens, wide), half(tokens, wide), torch.ones(wide, device=DEVICE)
+    normed = norm_forward(rows, other, row, row, row, 1e-12)
+    stats = (rows, row, row, normed.means, normed.deviations)
+    for eight in (False, True):
+        said, more = " in eight bits too" if eight else "", int(eight)
+        forward = partial(norm_forward, rows, other, row, row, row, 1e-12, eight=eight)
+        report(f"LayerNorm{said}", forward, (6 + more) * rows.numel())
+        backward = partial(norm_backward, rows, other, *stats, eight=eight)
+        report(f"LayerNorm backward{said}", backward, (8 + more) * rows.numel())
+        report(f"GELU{said}", partial(gelu_forward, up, wide_row, eight=eight), (4 + more) * up.numel())
+        scales = (torch.ones(tokens, device=DEVICE), torch.ones(1, device=DEVICE)) if eight else ()
+        report(f"GELU backward{said}", partial(gelu_backward_, d_up, up, wide_row, *scales), (6 + more) * up.numel())
+    d_qkv = half(tokens, 3 * width)
+    report("rows in eight bits with their sum", partial(narrow_and_sum, d_qkv), 3 * d_qkv.numel())
+
+
+def time_attention(report: Report, tokens: int, heads: int, width: int, *, tune: bool) -> None:
+    """Of full short rows, with each of the options, and of long ones."""
+    qkv, grad, bias = half(tokens, 3, heads, width), half(tokens, heads, width), half(3 * heads * width).float()
+    moved, operations = float(grad.numel()), 4.0 * tokens * heads * width
+    short, long = (torch.arange(0, tokens + 1, n, device=DEVICE, dtype=torch.int32) for n in (attention.LONGEST, LONG))
+    chosen = attention.FORWARD, attention.BACKWARD
+    for forward, backward in [chosen, *((options, options) for options in other_options() if tune)]:
+        attention.FORWARD, attention.BACKWARD = forward, backward
+        given = (short, attention.LONGEST)
+        name, done = f"attention, {attention.LONGEST}", operations * attention.LONGEST
+        report(f"{name}, {forward}", partial(attention.attention_forward, qkv, bias, *given), 8 * moved, done)
+        back = partial(attention.attention_backward, grad, qkv, bias, *given)
+        report(f"{name} backward, {backward}", back, 14 * moved, 2.5 * done)
+    attention.FORWARD, attention.BACKWARD = chosen
+    mixed, normalisers = long_attention_forward(qkv, long, LONG)
+    report(f"attention, {LONG}", partial(long_attention_forward, qkv, long, LONG), 8 * moved, operations * LONG)
+    long_back = partial(long_attention_backward, grad, qkv, mixed, normalisers, long, LONG)
+    report(f"attention, {LONG} backward", long_back, 16 * moved, 3.5 * operations * LONG)
+
+
+def other_options() -> Iterator[dict[str, int]]:
+    """Launch options to try."""
+    for warps, registers in combinations(WARPS, REGISTERS):
+        yield {"num_warps": warps} if registers is None else {"num_warps": warps, "maxnreg": registers}
+
+
+def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: int, *, tune: bool) -> None:
+    """One of a layer's products in bf16 and in eight bits, by torch and by cuBLASLt with what may follow it."""
+    rows, weights, bias, residual = (
+        half(tokens, inputs),
+        half(outputs, inputs) * 0.02,
+        half(outputs),
+        half(tokens, outputs),
+    )
+    rows8, weights8, matrix8 = narrow_rows(rows[None]), narrow_rows(weights[None]), products.narrow_matrix(weights)
+    wide, narrow = 2.0 * (rows.numel() + residual.numel()), 2.0 * residual.numel() + rows.numel()
+    operations = 2.0 * tokens * inputs * outputs
+    report(f"{name}, bf16 by torch", partial(torch.mm, rows, weights.t()), wide, operations)
+    report(f"{name}, eight bits by torch", partial(product8, rows8, weights8), narrow, operations)
+    chosen = products.CANDIDATES
+    for candidates in CANDIDATES if tune else (chosen,):
+        products.CANDIDATES = candidates
+        products._plan.cache_clear()
+        best = f"best of {candidates}"
+        report(f"{name}, bf16, {best}", partial(products.product, rows, weights), wide, operations)
+        gelu, gelu8 = partial(products.gelu_product, rows), partial(products.gelu_product8, rows8.values)
+        report(f"{name} with GELU, bf16, {best}", partial(gelu, weights, bias), wide, operations)
+        report(f"{name} with GELU, eight bits, {best}", partial(gelu8, matrix8, bias), narrow, operations)
+        added = partial(products.add_product8_, rows8.values, matrix8, residual)
+        report(f"{name} added to, eight bits, {best}", added, narrow, operations)
+        added = partial(add_product8_, residual, rows8, weights8)
+        report(f"{name} added to, a scale a row, {best}", added, narrow, operations)
+    products.CANDIDATES = chosen
+
+
+def main() -> None:
+    """Time everything, a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--tokens", type=int, default=65536)
+    parser.add_argument("--tune", action="store_true")
+    given = parser.parse_args()
+    config = preset(given.size)
+    width, wide = config.hidden_size, config.intermediate_size
+    report = Report()
+    time_attention(report, given.tokens, config.num_heads, config.head_size, tune=given.tune)
+    sizes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, wide), "down": (wide, width)}
+    for name, (inputs, outputs) in {**sizes, "gradient of qkv": (3 * width, width)}.items():
+        time_product(report, name, given.tokens, inputs, outputs, tune=given.tune)
+    time_passes(report, given.tokens, width, wide)
+
+
+if __name__ == "__main__":
+    main()
