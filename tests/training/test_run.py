@@ -26,6 +26,8 @@ from bertkit.training.recipe import read_recipe
 from bertkit.training.run import Run, RunResult, run_pretraining
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.stepping import Progress
+from bertkit.training.watch import StopRequest
+from bertkit.training.world import World
 from tests.pages.reading import assert_self_contained
 from tests.training.tiny import MemoryFeed, data, recipe, run, tokenizer
 
@@ -95,6 +97,27 @@ def test_stages_growing_batches_and_ready_batches_resume_alike(tmp_path: Path) -
     part = run(tmp_path / "part", made, resume=True)
     assert (part.weights_sha256, part.optimizer_sha256) == (whole.weights_sha256, whole.optimizer_sha256)
     assert part.tokens == whole.tokens
+
+
+def test_the_first_batches_are_being_built_while_a_fresh_model_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[bool] = []
+    look = Run._look
+
+    def looking(self: Run, step: int) -> None:
+        begun.append(bool(self.trainer.source._sources))
+        if step == 0:
+            raise BertkitError("no room")
+        look(self, step)
+
+    monkeypatch.setattr(Run, "_look", looking)
+    made = replace(recipe(), data=replace(recipe().data, workers=2)).resolve(torch.device("cpu"))
+    ahead = Run(made, tmp_path, data(), World(), None, resume=False, started=0.0)
+    with pytest.raises(BertkitError, match="no room"):
+        ahead.run(StopRequest())
+    assert begun == [True]
+    assert not ahead.trainer.source._sources  # their workers have ended
 
 
 def test_a_signal_that_comes_with_the_last_step_stops_nothing(tmp_path: Path) -> None:

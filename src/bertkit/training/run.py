@@ -167,6 +167,7 @@ class Run:
         trainer, progress = self.trainer, self.trainer.progress
         try:
             if self.saved_step < 0:  # measured and saved before anything is trained
+                trainer.begin_feeding()
                 self._look(0)
                 if trainer.budget:
                     trainer.budget.looked()
@@ -179,6 +180,7 @@ class Run:
                 f"{error}; the last good checkpoint is step {last} in {self.checkpoints.folder}"
             ) from None
         finally:
+            trainer.source.close()
             if self.journal:
                 self.journal.close()
         if trainer.is_finished:

@@ -176,6 +176,11 @@ class Loop(ABC, Generic[BatchT, CountsT, RecordT]):
         finally:  # workers would outlive an error
             self.source.close()
 
+    def begin_feeding(self) -> None:
+        """Let workers start on the step that is due while something else is done first; `run` ends them."""
+        place = self.plan.locate(self.progress.step, self.progress.num_steps)
+        self.source.announce(place, self._keys(place))
+
     def take_step(self) -> None:
         """One global step, enqueued; where memory runs out it is computed anew in smaller micro-batches."""
         while True:
