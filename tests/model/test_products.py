@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertkit.model.kernels import products
-from bertkit.model.kernels.products import add_product8_, gelu_product, narrow_matrix, product
+from bertkit.model.kernels.products import add_product8_, add_scaled_product8_, gelu_product, narrow_matrix, product
 
 NOT_SUPPORTED = 15
 
@@ -114,6 +114,43 @@ def test_a_residual_is_written_over_and_the_trials_are_not_made_on_it(library: L
     (asked,) = library.asked("cublasLtMatmul")  # trials are made by `_milliseconds` alone
     assert asked[8].value == asked[10].value == residual.data_ptr()
     assert asked[7]._obj.value == 1.0
+
+
+def test_rows_with_a_scale_each_say_so_and_where_their_scales_lie(library: Library) -> None:
+    rows8, weights8 = (torch.zeros(n, 16).to(torch.float8_e4m3fn) for n in (9, 32))
+    scales, weight_scales, residual = torch.ones(9), torch.ones(32), half(9, 32)
+    add_product8_(rows8, narrow_matrix(half(32, 16)), residual)
+    add_scaled_product8_(rows8, scales, weights8, weight_scales, residual)
+    assert (
+        len(library.asked("cublasLtMatmulAlgoGetHeuristic")) == 2
+    )  # another kind of product, with algorithms of its own
+    told = [(a.value, value._obj.value) for _, a, value, _ in library.asked("cublasLtMatmulDescSetAttribute")]
+    assert [(a, value) for a, value in told if a in (31, 32)] == [(31, 3), (32, 3)]
+    last = dict(told)
+    assert (last[17], last[18]) == (weight_scales.data_ptr(), scales.data_ptr())
+
+
+def test_runs_that_must_repeat_themselves_do_not_ask_the_clock(library: Library) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        product(half(9, 16), half(32, 16))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert library.last_algorithm() == 100
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "version", "expected"),
+    [("cuda", 9, 130100, True), ("cuda", 9, 120800, False), ("cuda", 10, 130100, False), ("cpu", 9, 130100, False)],
+)
+def test_where_rows_may_have_scales(
+    library: Library, monkeypatch: pytest.MonkeyPatch, device: str, capability: int, version: int, expected: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (capability, 0))
+    library.statuses["cublasLtGetVersion"] = version
+    products.has_row_scales.cache_clear()
+    assert products.has_row_scales(torch.device(device)) is expected
+    products.has_row_scales.cache_clear()
 
 
 def test_a_matrix_in_eight_bits_is_finite_and_near() -> None:
