@@ -25,7 +25,7 @@ from bertkit.model.kernels.rows8 import add_product8_, narrow_and_sum, narrow_ro
 
 DEVICE = "cuda"
 LONG = 512
-WARPS, REGISTERS = (4, 8), (None, 128, 168)
+QUERIES, WARPS, REGISTERS = (128, 64), (4, 8), (None, 128, 168)
 CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
 
 
@@ -80,25 +80,28 @@ def time_attention(report: Report, tokens: int, heads: int, width: int, *, tune:
     qkv, grad, bias = half(tokens, 3, heads, width), half(tokens, heads, width), half(3 * heads * width).float()
     moved, operations = float(grad.numel()), 4.0 * tokens * heads * width
     short, long = (torch.arange(0, tokens + 1, n, device=DEVICE, dtype=torch.int32) for n in (attention.LONGEST, LONG))
-    chosen = attention.FORWARD, attention.BACKWARD
-    for forward, backward in [chosen, *((options, options) for options in other_options() if tune)]:
-        attention.FORWARD, attention.BACKWARD = forward, backward
-        given = (short, attention.LONGEST)
-        name, done = f"attention, {attention.LONGEST}", operations * attention.LONGEST
-        report(f"{name}, {forward}", partial(attention.attention_forward, qkv, bias, *given), 8 * moved, done)
-        back = partial(attention.attention_backward, grad, qkv, bias, *given)
-        report(f"{name} backward, {backward}", back, 14 * moved, 2.5 * done)
-    attention.FORWARD, attention.BACKWARD = chosen
+    chosen = attention.OWN, attention.FORWARD, attention.BACKWARD
+    for own, options in [(attention.OWN, None), *(other_options() if tune else ())]:
+        if options is not None:
+            attention.OWN, attention.FORWARD, attention.BACKWARD = own, options, options
+        name, given = f"attention, {attention.LONGEST}", (short, attention.LONGEST)
+        done = operations * attention.LONGEST
+        forward = partial(attention.attention_forward, qkv, bias, *given)
+        report(f"{name}, {own} queries a program, {attention.FORWARD}", forward, 8 * moved, done)
+        if own == chosen[0]:
+            back = partial(attention.attention_backward, grad, qkv, bias, *given)
+            report(f"{name} backward, {attention.BACKWARD}", back, 14 * moved, 2.5 * done)
+    attention.OWN, attention.FORWARD, attention.BACKWARD = chosen
     mixed, normalisers = long_attention_forward(qkv, long, LONG)
     report(f"attention, {LONG}", partial(long_attention_forward, qkv, long, LONG), 8 * moved, operations * LONG)
     long_back = partial(long_attention_backward, grad, qkv, mixed, normalisers, long, LONG)
     report(f"attention, {LONG} backward", long_back, 16 * moved, 3.5 * operations * LONG)
 
 
-def other_options() -> Iterator[dict[str, int]]:
-    """Launch options to try."""
-    for warps, registers in combinations(WARPS, REGISTERS):
-        yield {"num_warps": warps} if registers is None else {"num_warps": warps, "maxnreg": registers}
+def other_options() -> Iterator[tuple[int, dict[str, int]]]:
+    """Queries of a program and launch options to try."""
+    for own, warps, registers in combinations(QUERIES, WARPS, REGISTERS):
+        yield own, {"num_warps": warps} if registers is None else {"num_warps": warps, "maxnreg": registers}
 
 
 def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: int, *, tune: bool) -> None:

@@ -59,9 +59,11 @@ def exact_gradient(qkv: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, Tenso
     ("lengths", "heads", "width"),
     [(SHORT, 4, 64), ((1,), 1, 16), ((0, 17, 0), 2, 32), ((33, 2, 16, 0), 3, 128)],
 )
-def test_attention(lengths: tuple[int, ...], heads: int, width: int) -> None:
+@pytest.mark.parametrize("own", [128, 64])
+def test_attention(lengths: tuple[int, ...], heads: int, width: int, own: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from bertkit.model.kernels.attention import attention_backward, attention_forward
 
+    monkeypatch.setattr("bertkit.model.kernels.attention.OWN", own)
     torch.manual_seed(0)
     qkv, bias = random(sum(lengths), 3, heads, width).bfloat16(), random(3 * heads * width)
     shifted = (qkv.float().flatten(1) + bias).bfloat16().view_as(qkv)

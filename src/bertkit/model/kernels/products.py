@@ -27,7 +27,7 @@ TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14, torch.float8_e4
 COMPUTE_FLOAT32, FLOAT32 = 68, 0
 TRANSPOSE_A, EPILOGUE, BIAS, SCALE_A, SCALE_B, SCALE_D, FAST_SUMS, BIAS_TYPE = 3, 7, 8, 17, 18, 20, 25, 26
 KIND_OF_SCALE_A, KIND_OF_SCALE_B = 31, 32
-SCALE_A_ROW = 3  # in place of one for all
+ONE_A_ROW = 3  # scale, in place of one for all
 ROW_SCALES_FROM = 120900  # the library's version
 PLAIN, GELU_OF_BIAS = 1, 36
 COLUMNS, WORKSPACE_SIZE, NOT_SUPPORTED = 3, 1, 15
@@ -168,8 +168,8 @@ class _Plan:
             self._set(SCALE_A, place)
             self._set(SCALE_B, place)
         if kind.by_row:
-            self._set(KIND_OF_SCALE_A, c_int32(SCALE_A_ROW))
-            self._set(KIND_OF_SCALE_B, c_int32(SCALE_A_ROW))
+            self._set(KIND_OF_SCALE_A, c_int32(ONE_A_ROW))
+            self._set(KIND_OF_SCALE_B, c_int32(ONE_A_ROW))
         if kind.out.itemsize == 1:
             self._set(SCALE_D, c_void_p(self.constants[1:].data_ptr()))
         wide, high = kind.num_outputs, kind.num_inputs
