@@ -12,6 +12,7 @@ import pytest
 import torch
 from bench import gpu, gpu_embedding
 from bench.gpu import ROWS, WORKS, Table, measure_row, peer_work, to_markdown
+from bench.gpu_plot import plot
 from bench.gpu_training import PEER_GROUP, PEER_STEPS, PEER_WARM, Data, Ways, padded_rows
 
 from bertkit.corpus.store import TokenStore
@@ -107,11 +108,8 @@ def test_every_row_has_the_peer_as_people_run_it(data: Data) -> None:
         assert own == "bertkit, eight bits"
         assert "transformers compiled, dropout 0.1" in others
         assert ("transformers eager, dropout 0.1" in others) == (work.size == "base")
-        assert (
-            ("bertkit, bf16" in others)
-            == ("transformers compiled, dropout 0" in others)
-            == (name in ("base-128", "base-512"))
-        )
+        is_fuller = name in ("base-128", "base-512")
+        assert ("bertkit, bf16" in others) == ("transformers compiled, dropout 0" in others) == is_fuller
         assert gpu.training_ways(name, data, peers=False).keys() <= {own, "bertkit, bf16"}
 
 
@@ -151,6 +149,21 @@ def test_peers_are_compiled_once_each_and_none_that_hangs_holds_up_the_table(mon
     monkeypatch.undo()
     monkeypatch.setattr(gpu, "COMPILING_SECONDS", 0.2)
     gpu._run_quietly([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_the_picture_leaves_out_what_is_no_rate(tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = [
+        {"way": "peer", "per_second": 2e3},
+        {"way": "bertkit", "per_second": 9e3},
+        {"way": "other", "error": "none"},
+    ]
+    picture = tmp_path / "speed.svg"
+    plot({"embed-texts": found, "first-step": [{"way": "bertkit pretrain", "seconds": 9.0}]}, picture)
+    drawn = picture.read_text(encoding="utf-8")
+    assert all(
+        f"<!-- {text} -->" in drawn for text in ("embed-texts: thousand texts a second", "peer", "bertkit", "9.0")
+    )
+    assert not any(f"<!-- {text} -->" in drawn for text in ("other", "bertkit pretrain"))
 
 
 def test_the_recipe_of_the_first_step_is_one(data: Data, tmp_path: Path) -> None:

@@ -121,9 +121,8 @@ def test_rows_with_a_scale_each_say_so_and_where_their_scales_lie(library: Libra
     scales, weight_scales, residual = torch.ones(9), torch.ones(32), half(9, 32)
     add_product8_(rows8, narrow_matrix(half(32, 16)), residual)
     add_scaled_product8_(rows8, scales, weights8, weight_scales, residual)
-    assert (
-        len(library.asked("cublasLtMatmulAlgoGetHeuristic")) == 2
-    )  # another kind of product, with algorithms of its own
+    # Another kind of product, with algorithms of its own.
+    assert len(library.asked("cublasLtMatmulAlgoGetHeuristic")) == 2
     told = [(a.value, value._obj.value) for _, a, value, _ in library.asked("cublasLtMatmulDescSetAttribute")]
     assert [(a, value) for a, value in told if a in (31, 32)] == [(31, 3), (32, 3)]
     last = dict(told)
