@@ -27,7 +27,8 @@ from bertkit.model.fast_inference import can_use_eight_bits
 from bertkit.model.packed import pack
 from bertkit.model.pooling import pool
 
-ROWS, LENGTH = 512, 128
+ROWS, LENGTH = 528, 128  # as many tokens as `embed` computes at once
+PEER_ROWS = (512, 1056)
 PEER_BATCHES = (32, 128, 512)  # texts; the first is its default
 Vectors = NDArray[np.floating[Any]]
 
@@ -46,33 +47,35 @@ def encoder_ways(data: Data, size: str = "base") -> Ways:
     """Tokens a second of full rows, the peer and bertkit in bf16, and bertkit in eight bits."""
     torch.manual_seed(0)
     model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
-    ids = real_rows(data)
+    ids = real_rows(data, max(PEER_ROWS))
     batch = pack([row.tolist() for row in ids]).to(DEVICE)
     with torch.inference_mode():
         exact = pool(model.encoder(batch, backend="sdpa"), batch, "mean").float()
-    half = copy.deepcopy(model).to(torch.bfloat16)
+    batch, half = pack([row.tolist() for row in ids[:ROWS]]).to(DEVICE), copy.deepcopy(model).to(torch.bfloat16)
 
     def own(way: str, *, eight_bits: bool) -> dict[str, Any]:
         if eight_bits and not can_use_eight_bits(half.encoder):
             raise RuntimeError("this device does not multiply in eight bits")  # and bf16 would be measured in its place
         if eight_bits:
             half.encoder.use_eight_bits()
-        return asdict(measure(way, lambda: pool(half.encoder(batch), batch, "mean"), ids.size, exact))
+        return asdict(measure(way, lambda: pool(half.encoder(batch), batch, "mean"), batch.num_tokens, exact[:ROWS]))
 
-    def peer(way: str) -> dict[str, Any]:
-        return asdict(measure(way, peer_encoder(model, torch.from_numpy(ids).to(DEVICE)), ids.size, exact))
+    def peer(way: str, rows: int) -> dict[str, Any]:
+        some = ids[:rows]
+        return asdict(measure(way, peer_encoder(model, torch.from_numpy(some).to(DEVICE)), some.size, exact[:rows]))
 
+    names = {f"transformers eager, {rows} rows": rows for rows in PEER_ROWS}
     return {
-        "transformers eager": partial(peer, "transformers eager"),
+        **{way: partial(peer, way, rows) for way, rows in names.items()},
         "bertkit bf16": partial(own, "bertkit bf16", eight_bits=False),
         "bertkit eight bits": partial(own, "bertkit eight bits", eight_bits=True),
     }
 
 
-def real_rows(data: Data) -> NDArray[np.int64]:
+def real_rows(data: Data, num: int) -> NDArray[np.int64]:
     """Rows of corpus tokens, full to the last place."""
-    tokens = np.asarray(data.store.shards[0].tokens[: ROWS * (LENGTH - 2)]).astype(np.int64).reshape(ROWS, -1)
-    cls, sep = (np.full((ROWS, 1), token) for token in (data.tokenizer.cls_id, data.tokenizer.sep_id))
+    tokens = np.asarray(data.store.shards[0].tokens[: num * (LENGTH - 2)]).astype(np.int64).reshape(num, -1)
+    cls, sep = (np.full((num, 1), token) for token in (data.tokenizer.cls_id, data.tokenizer.sep_id))
     return np.hstack([cls, tokens, sep])
 
 

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product as combinations
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from bertkit.model.config import preset
-from bertkit.model.kernels import attention, products
+from bertkit.model.kernels import attention, gelu_product, products
+from bertkit.model.kernels.bulk import copies_in_bulk
+from bertkit.model.kernels.bulk_attention import bulk_attention_forward
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
@@ -25,7 +28,7 @@ from bertkit.model.kernels.rows8 import add_product8_, narrow_and_sum, narrow_ro
 
 DEVICE = "cuda"
 LONG = 512
-QUERIES, WARPS, REGISTERS = (128, 64), (4, 8), (None, 128, 168)
+WARPS, REGISTERS = (4, 8), (None, 128, 168)
 CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
 
 
@@ -80,28 +83,29 @@ def time_attention(report: Report, tokens: int, heads: int, width: int, *, tune:
     qkv, grad, bias = half(tokens, 3, heads, width), half(tokens, heads, width), half(3 * heads * width).float()
     moved, operations = float(grad.numel()), 4.0 * tokens * heads * width
     short, long = (torch.arange(0, tokens + 1, n, device=DEVICE, dtype=torch.int32) for n in (attention.LONGEST, LONG))
-    chosen = attention.OWN, attention.FORWARD, attention.BACKWARD
-    for own, options in [(attention.OWN, None), *(other_options() if tune else ())]:
+    name, given = f"attention, {attention.LONGEST}", (short, attention.LONGEST)
+    done = operations * attention.LONGEST
+    if copies_in_bulk(qkv.device):
+        report(f"{name} in bulk", partial(bulk_attention_forward, qkv, bias, *given), 8 * moved, done)
+    chosen = attention.FORWARD, attention.BACKWARD
+    for options in (None, *(other_options() if tune else ())):
         if options is not None:
-            attention.OWN, attention.FORWARD, attention.BACKWARD = own, options, options
-        name, given = f"attention, {attention.LONGEST}", (short, attention.LONGEST)
-        done = operations * attention.LONGEST
+            attention.FORWARD, attention.BACKWARD = options, options
         forward = partial(attention.attention_forward, qkv, bias, *given)
-        report(f"{name}, {own} queries a program, {attention.FORWARD}", forward, 8 * moved, done)
-        if own == chosen[0]:
-            back = partial(attention.attention_backward, grad, qkv, bias, *given)
-            report(f"{name} backward, {attention.BACKWARD}", back, 14 * moved, 2.5 * done)
-    attention.OWN, attention.FORWARD, attention.BACKWARD = chosen
+        report(f"{name}, {attention.FORWARD}", forward, 8 * moved, done)
+        back = partial(attention.attention_backward, grad, qkv, bias, *given)
+        report(f"{name} backward, {attention.BACKWARD}", back, 14 * moved, 2.5 * done)
+    attention.FORWARD, attention.BACKWARD = chosen
     mixed, normalisers = long_attention_forward(qkv, long, LONG)
     report(f"attention, {LONG}", partial(long_attention_forward, qkv, long, LONG), 8 * moved, operations * LONG)
     long_back = partial(long_attention_backward, grad, qkv, mixed, normalisers, long, LONG)
     report(f"attention, {LONG} backward", long_back, 16 * moved, 3.5 * operations * LONG)
 
 
-def other_options() -> Iterator[tuple[int, dict[str, int]]]:
-    """Queries of a program and launch options to try."""
-    for own, warps, registers in combinations(QUERIES, WARPS, REGISTERS):
-        yield own, {"num_warps": warps} if registers is None else {"num_warps": warps, "maxnreg": registers}
+def other_options() -> Iterator[dict[str, int]]:
+    """Launch options to try."""
+    for warps, registers in combinations(WARPS, REGISTERS):
+        yield {"num_warps": warps} if registers is None else {"num_warps": warps, "maxnreg": registers}
 
 
 def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: int, *, tune: bool) -> None:
@@ -115,6 +119,13 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
     rows8, weights8, matrix8 = narrow_rows(rows[None]), narrow_rows(weights[None]), products.narrow_matrix(weights)
     wide, narrow = 2.0 * (rows.numel() + residual.numel()), 2.0 * residual.numel() + rows.numel()
     operations = 2.0 * tokens * inputs * outputs
+
+    def time_gelu(module: ModuleType, way: str) -> None:
+        half_, eight = partial(module.gelu_product, rows), partial(module.gelu_product8, rows8.values)
+        report(f"{name} with GELU, bf16, {way}", partial(half_, weights, bias), wide, operations)
+        report(f"{name} with GELU, eight bits, {way}", partial(eight, matrix8, bias), narrow, operations)
+
+    time_gelu(gelu_product, "ours on Hopper")
     report(f"{name}, bf16 by torch", partial(torch.mm, rows, weights.t()), wide, operations)
     report(f"{name}, eight bits by torch", partial(product8, rows8, weights8), narrow, operations)
     chosen = products.CANDIDATES
@@ -123,9 +134,7 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
         products._plan.cache_clear()
         best = f"best of {candidates}"
         report(f"{name}, bf16, {best}", partial(products.product, rows, weights), wide, operations)
-        gelu, gelu8 = partial(products.gelu_product, rows), partial(products.gelu_product8, rows8.values)
-        report(f"{name} with GELU, bf16, {best}", partial(gelu, weights, bias), wide, operations)
-        report(f"{name} with GELU, eight bits, {best}", partial(gelu8, matrix8, bias), narrow, operations)
+        time_gelu(products, f"cuBLASLt, {best}")
         added = partial(products.add_product8_, rows8.values, matrix8, residual)
         report(f"{name} added to, eight bits, {best}", added, narrow, operations)
         added = partial(add_product8_, residual, rows8, weights8)

@@ -70,6 +70,18 @@ def test_attention_of_short_sequences(compiled: Callable[[int], list[Any]]) -> N
     assert len(made) == 2
 
 
+def test_what_is_for_hopper_alone(compiled: Callable[[int], list[Any]]) -> None:
+    from bertkit.model.kernels.bulk_attention import bulk_attention_forward
+    from bertkit.model.kernels.gelu_product import launch
+
+    made, bias = compiled(90), torch.zeros(3072, dtype=torch.bfloat16)
+    bulk_attention_forward(half(128, 3, 12, 64), torch.zeros(3 * 12 * 64), STARTS, 128)
+    launch(half(512, 768), half(3072, 768), bias)
+    rows8, weights8 = (half(n, 768).to(torch.float8_e4m3fn) for n in (512, 3072))
+    launch(rows8, weights8, bias, torch.ones(1))
+    assert len(made) == 3
+
+
 @pytest.mark.parametrize(("capability", "width"), [(90, 64), (89, 64), (89, 128), (80, 128)])
 def test_attention_of_long_sequences(compiled: Callable[[int], list[Any]], capability: int, width: int) -> None:
     from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward

@@ -24,14 +24,15 @@ from tests.model.test_kernels import off
 pytest.importorskip("triton", reason="Triton comes with torch for CUDA")
 pytestmark = KERNEL_MARKS
 SIZES = {"hidden_size": 48, "num_heads": 3, "intermediate_size": 80, "num_layers": 2} if INTERPRETED else {}
-SHORT = (33, 0, 5, 1) if INTERPRETED else (128, 0, 5, 77, 128, 1, 64)
+WIDE = {"hidden_size": 256, "num_heads": 4}  # as bulk attention wants heads
+SHORT = (70, 0, 5, 1) if INTERPRETED else (128, 0, 5, 77, 128, 1, 64)
 LONG = (131, 0, 4) if INTERPRETED else (512, 3, 0, 128, 77, 1, 300, 129)
 
 
-def make_model(*, hidden_dropout: float = 0.0) -> BertModel:
+def make_model(*, hidden_dropout: float = 0.0, **sizes: int) -> BertModel:
     torch.manual_seed(1)
     dropout = {"hidden_dropout": hidden_dropout, "attention_dropout": 0.0}
-    return BertModel(preset("small", vocab_size=1001, **SIZES, **dropout)).to(DEVICE)
+    return BertModel(preset("small", vocab_size=1001, **{**SIZES, **sizes}, **dropout)).to(DEVICE)
 
 
 def make_batch(lengths: tuple[int, ...]) -> PretrainingBatch:
@@ -145,9 +146,15 @@ def test_the_choice() -> None:
     assert why_not_fast(make_model(hidden_dropout=0.1)) == "dropout is on"
 
 
-@pytest.fixture
-def fast_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["in bulk", "as before Hopper"])
+def fast_inference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Our kernels for batches as small as these; in the interpreter, with products by torch in place of cuBLASLt's."""
+    from bertkit.model.kernels.bulk import copies_in_bulk
+
+    in_bulk = request.param == "in bulk" and (INTERPRETED or copies_in_bulk(torch.device(DEVICE)))
+    for module in ("bulk_attention", "gelu_product"):
+        monkeypatch.setattr(f"bertkit.model.kernels.{module}.copies_in_bulk", lambda device: in_bulk)
+    monkeypatch.setattr("bertkit.model.kernels.bulk_attention.LEAST_PROGRAMS", 1)
     if not INTERPRETED:
         monkeypatch.setattr("bertkit.model.fast_inference.LEAST_TOKENS", 1)
         return
@@ -177,7 +184,7 @@ def add_product8_(rows8: Tensor, weights: Matrix8, residual: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("lengths", [SHORT, LONG])
 def test_fast_inference_has_the_plain_one_s_vectors(lengths: tuple[int, ...], dtype: torch.dtype) -> None:
-    model = make_model().eval()
+    model = make_model(**WIDE).eval()
     batch = make_batch(lengths).inputs
     rows = torch.tensor([0, 3, 7], device=DEVICE)
     with torch.inference_mode():

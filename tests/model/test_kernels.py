@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertkit.model.kernels.e4m3 import ACTIVATION
 from bertkit.model.packed import pack
 from bertkit.tasks.pretraining import IGNORED
 from tests.model.interpreter import DEVICE, INTERPRETED, KERNEL_MARKS, mend_interpreter, on_gpu_alone
@@ -59,11 +60,9 @@ def exact_gradient(qkv: Tensor, lengths: tuple[int, ...]) -> tuple[Tensor, Tenso
     ("lengths", "heads", "width"),
     [(SHORT, 4, 64), ((1,), 1, 16), ((0, 17, 0), 2, 32), ((33, 2, 16, 0), 3, 128)],
 )
-@pytest.mark.parametrize("own", [128, 64])
-def test_attention(lengths: tuple[int, ...], heads: int, width: int, own: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention(lengths: tuple[int, ...], heads: int, width: int) -> None:
     from bertkit.model.kernels.attention import attention_backward, attention_forward
 
-    monkeypatch.setattr("bertkit.model.kernels.attention.OWN", own)
     torch.manual_seed(0)
     qkv, bias = random(sum(lengths), 3, heads, width).bfloat16(), random(3 * heads * width)
     shifted = (qkv.float().flatten(1) + bias).bfloat16().view_as(qkv)
@@ -73,6 +72,17 @@ def test_attention(lengths: tuple[int, ...], heads: int, width: int, own: int, m
     assert off(out, expected) < BF16
     assert off(d_qkv, exact) < BF16
     assert off(d_bias, exact.sum(0).flatten()) < BF16
+
+
+@pytest.mark.parametrize(("lengths", "heads"), [(SHORT, 4), ((1,), 8), ((0, 128, 0, 33), 4), ((80, 2), 12)])
+def test_bulk_attention(lengths: tuple[int, ...], heads: int) -> None:
+    from bertkit.model.kernels.bulk_attention import bulk_attention_forward
+
+    torch.manual_seed(0)
+    qkv, bias = random(sum(lengths), 3, heads, 64).bfloat16(), random(3 * heads * 64)
+    shifted = (qkv.double().flatten(1) + bias).view_as(qkv)
+    out = bulk_attention_forward(qkv, bias, starts(lengths), max(lengths))
+    assert off(out, exact_attention(shifted, lengths)) < BF16
 
 
 @pytest.mark.parametrize(
@@ -298,7 +308,6 @@ def test_means_of_a_part_of_longer_rows() -> None:
 @on_gpu_alone
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
-    from bertkit.model.kernels.e4m3 import ACTIVATION
     from bertkit.model.kernels.products import add_product8_, gelu_product, gelu_product8, narrow_matrix, product
 
     torch.manual_seed(0)
@@ -317,6 +326,24 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
         summed = add_product8_(x8, small, residual.to(dtype))
         assert off(summed, plain + residual.double()) < EIGHT
     assert product(x[:0], weights).shape == (0, 512)
+
+
+@pytest.mark.parametrize(("rows", "outputs", "inputs"), [(300, 512, 256), (1, 80, 48), (129, 272, 400)])
+def test_gelu_of_products(rows: int, outputs: int, inputs: int) -> None:
+    """In bf16 and in eight bits, also where tiles reach beyond all edges."""
+    from bertkit.model.kernels.gelu_product import launch
+    from bertkit.model.kernels.products import narrow_matrix
+
+    torch.manual_seed(0)
+    x, weights = random(rows, inputs).bfloat16(), random(outputs, inputs, scale=0.1).bfloat16()
+    bias = random(outputs).bfloat16()
+    expected = F.gelu(F.linear(x.double(), weights.double(), bias.double()))
+    assert off(launch(x, weights, bias), expected) < BF16
+    x8, small = (x * ACTIVATION).to(torch.float8_e4m3fn), narrow_matrix(weights)
+    near = F.gelu(F.linear(x8.double() / ACTIVATION, small.values.double() * small.scale, bias.double()))
+    made = launch(x8, small.values, bias, small.scale)
+    assert made.dtype == torch.float8_e4m3fn
+    assert off(made.float() / ACTIVATION, near) < EIGHT
 
 
 @on_gpu_alone

@@ -21,7 +21,7 @@ class TokenBudget:
         return self.cpu if device.type == "cpu" else self.gpu
 
 
-VECTORS = TokenBudget(cpu=1024, gpu=65536)  # of one layer, and nothing else is held
+VECTORS = TokenBudget(cpu=1024, gpu=67584)  # of one layer, and nothing else is held; 512 for each core of an H200
 PREDICTIONS = TokenBudget(cpu=1024, gpu=32768)  # logits beside them, perhaps while a run that trains holds its memory
 TRAINING = TokenBudget(cpu=1536, gpu=65536)  # activations are kept anyway; a GPU's memory may allow fewer
 LIKELIHOODS = TokenBudget(cpu=2048, gpu=49152)  # many copies of short texts, and MLM logits of their masked rows

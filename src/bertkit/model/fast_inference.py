@@ -90,9 +90,11 @@ def fast_forward(
 
 def _layer(layer: "Layer", x: Tensor, batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> Tensor:
     from bertkit.model.kernels.attention import LONGEST, attention_forward
+    from bertkit.model.kernels.bulk_attention import bulk_attention_forward, takes_bulk_attention
+    from bertkit.model.kernels.gelu_product import gelu_product, gelu_product8
     from bertkit.model.kernels.layer_norm import norm_forward
     from bertkit.model.kernels.long_attention import long_attention_forward
-    from bertkit.model.kernels.products import add_product8_, gelu_product, gelu_product8, product
+    from bertkit.model.kernels.products import add_product8_, product
 
     is_long, heads = batch.max_seqlen > LONGEST, layer.num_heads
     if is_long:
@@ -100,7 +102,9 @@ def _layer(layer: "Layer", x: Tensor, batch: PackedBatch, rows: Tensor | None, e
         mixed = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
     else:
         qkv = product(x, layer.qkv.weight).view(x.shape[0], 3, heads, -1)
-        mixed = attention_forward(qkv, layer.qkv.bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
+        in_bulk = takes_bulk_attention(qkv, batch.cu_seqlens, batch.max_seqlen)
+        attend = bulk_attention_forward if in_bulk else attention_forward
+        mixed = attend(qkv, layer.qkv.bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
     if rows is not None:
         x, mixed = x[rows], mixed[rows]
     norm, out = layer.attention_norm, layer.attention_output

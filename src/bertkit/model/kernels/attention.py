@@ -15,7 +15,6 @@ from torch import Tensor
 
 LONGEST = 128
 # `python -m bench.gpu_kernels --tune` measures other numbers.
-OWN = 128  # queries of a program, forward
 FORWARD, BACKWARD = {"num_warps": 4, "maxnreg": 168}, {"num_warps": 4}
 
 
@@ -43,27 +42,21 @@ def _exponentials(query, key, inside, scale):
 
 
 @triton.jit
-def attention_forward_kernel(
-    qkv, bias, out, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr, B: tl.constexpr, OWN: tl.constexpr
-):
-    """A program has so many queries of its own, and all keys."""
+def attention_forward_kernel(qkv, bias, out, cu_seqlens, scale, H: tl.constexpr, E: tl.constexpr, B: tl.constexpr):
     head = tl.program_id(0) % H
     sequence = tl.program_id(0) // H
     start = tl.load(cu_seqlens + sequence)
     length = tl.load(cu_seqlens + sequence + 1) - start
-    if tl.program_id(1) * OWN < length:
-        inside = tl.arange(0, B) < length
-        row = (start + tl.arange(0, B)).to(tl.int64)
-        place = tl.program_id(1) * OWN + tl.arange(0, OWN)
-        own_row, own_inside = (start + place).to(tl.int64), place < length
-        query = _load_query(qkv, bias, own_row, head, own_inside, H, E)
-        key = _load_part(qkv, 1, row, head, inside, H, E)
-        value = _load_part(qkv, 2, row, head, inside, H, E)
-        weights, inverse = _exponentials(query, key, inside, scale)
-        mixed = tl.dot(weights.to(value.dtype), value) * inverse[:, None]
-        mixed += tl.load(bias + 2 * H * E + head * E + tl.arange(0, E))[None, :]
-        places = out + own_row[:, None] * (H * E) + head * E + tl.arange(0, E)[None, :]
-        tl.store(places, mixed.to(out.dtype.element_ty), mask=own_inside[:, None])
+    inside = tl.arange(0, B) < length
+    row = (start + tl.arange(0, B)).to(tl.int64)
+    query = _load_query(qkv, bias, row, head, inside, H, E)
+    key = _load_part(qkv, 1, row, head, inside, H, E)
+    value = _load_part(qkv, 2, row, head, inside, H, E)
+    weights, inverse = _exponentials(query, key, inside, scale)
+    mixed = tl.dot(weights.to(value.dtype), value) * inverse[:, None]
+    mixed += tl.load(bias + 2 * H * E + head * E + tl.arange(0, E))[None, :]
+    places = out + row[:, None] * (H * E) + head * E + tl.arange(0, E)[None, :]
+    tl.store(places, mixed.to(out.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit
@@ -108,10 +101,9 @@ def attention_forward(qkv_T3HE: Tensor, bias: Tensor, cu_seqlens: Tensor, max_se
     """Mix values within each sequence: [T, H, E]."""
     num_tokens, _, heads, width = qkv_T3HE.shape
     out = torch.empty(num_tokens, heads, width, dtype=qkv_T3HE.dtype, device=qkv_T3HE.device)
-    block = block_rows(max_seqlen)
-    own = min(OWN, block)
-    grid = ((cu_seqlens.shape[0] - 1) * heads, block // own)
-    attention_forward_kernel[grid](qkv_T3HE, bias, out, cu_seqlens, width**-0.5, heads, width, block, own, **FORWARD)
+    grid = ((cu_seqlens.shape[0] - 1) * heads,)
+    sizes = (heads, width, block_rows(max_seqlen))
+    attention_forward_kernel[grid](qkv_T3HE, bias, out, cu_seqlens, width**-0.5, *sizes, **FORWARD)
     return out
 
 
