@@ -54,7 +54,7 @@ PEERS = {  # whether it is compiled, and its dropout: as people run it, and as b
 }
 STEPS, FEWER = 200, 25  # counted steps of eight bits, and of bf16
 ALSO_BF16 = ("base-128", "base-512")  # elsewhere there is no time for it
-PEER_GIB = {"base-128": 44, "base-512": 58, "base-512-real": 36, "large-512": 72, "small-128": 20}  # at its most
+COMPILING_GIB = 12  # of the GPU's memory for a process that compiles: enough for its weights
 COMPILING_SECONDS, FIRST_STEP_SECONDS = 240, 120  # beyond these something is wrong, and the other rows matter more
 PEER_TOKENS = {"large": 32768}  # a batch that fits, four to a step; 65,536 elsewhere
 MOST_SHOWN = 200  # characters of an error
@@ -127,23 +127,9 @@ def compile_peers(names: Sequence[str], given: argparse.Namespace) -> None:
     """Fill torch's cache, a process each; what fails here is compiled when it is measured."""
     command = [sys.executable, "-m", "bench.gpu", "--store", given.store, "--tokenizer", given.tokenizer]
     command += ["-o", str(given.out), "--compile"]
-    asked = [(name, dropout) for name in names for compiled, dropout in PEERS.get(name, ()) if compiled]
-    for wave in waves(asked, torch.cuda.get_device_properties(0).total_memory / 2**30):
-        with ThreadPoolExecutor(len(wave)) as pool:
-            list(pool.map(_run_quietly, [[*command, name, str(dropout)] for name, dropout in wave]))
-
-
-def waves(asked: Sequence[tuple[str, float]], gib: float) -> list[list[tuple[str, float]]]:
-    """Peers that fit into so much memory side by side, since a backward pass is compiled when a forward one has been run."""
-    made: list[list[tuple[str, float]]] = []
-    for peer in sorted(asked, key=lambda peer: -PEER_GIB[peer[0]]):
-        room = (wave for wave in made if sum(PEER_GIB[name] for name, _ in [*wave, peer]) < gib)
-        wave = next(room, None)
-        if wave is None:
-            made.append([peer])
-        else:
-            wave.append(peer)
-    return made
+    asked = [[*command, name, str(dropout)] for name in names for compiled, dropout in PEERS.get(name, ()) if compiled]
+    with ThreadPoolExecutor(len(asked) or 1) as pool:
+        list(pool.map(_run_quietly, asked))
 
 
 def _run_quietly(command: list[str]) -> None:
@@ -199,8 +185,9 @@ def measure_row(name: str, make: Callable[[], Ways], table: Table, ends: float) 
         table.add(name, {"way": "all", "error": reason(error)})
         return
     for way, measured in ways.items():
-        in_time = time.monotonic() < ends
-        table.add(name, attempt(way, measured) if in_time else {"way": way, "error": "no time was left"})
+        began = time.monotonic()
+        found = attempt(way, measured) if began < ends else {"way": way, "error": "no time was left"}
+        table.add(name, {**found, "took": round(time.monotonic() - began, 1)})
 
 
 def attempt(way: str, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -268,7 +255,11 @@ def main() -> None:
     data = Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer, given.workers)
     if given.compile:
         work = peer_work(WORKS[given.compile[0]])
-        transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
+        torch.cuda.set_per_process_memory_fraction(
+            COMPILING_GIB * 2**30 / torch.cuda.get_device_properties(0).total_memory
+        )
+        with suppress(torch.OutOfMemoryError):
+            transformers_rate(work, data, compiled=True, dropout=float(given.compile[1]), steps=1, warm=0)
         return
     libraries = [name for name in ("transformers", "sentence_transformers") if find_spec(name)]
     given.out.mkdir(parents=True, exist_ok=True)

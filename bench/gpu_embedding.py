@@ -27,7 +27,7 @@ from bertkit.model.fast_inference import can_use_eight_bits
 from bertkit.model.packed import pack
 from bertkit.model.pooling import pool
 
-ROWS, LENGTH = 528, 128  # as many tokens as `embed` computes at once
+ROWS, LENGTH = 1056, 128  # as many tokens as `embed` computes at once
 PEER_ROWS = (512, 1056)
 PEER_BATCHES = (32, 128, 512)  # texts; the first is its default
 Vectors = NDArray[np.floating[Any]]

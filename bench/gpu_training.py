@@ -2,8 +2,9 @@
 
 What counts for bertkit: its own loop, with fresh batches from a token store through the loader, float32 weights,
 AdamW, clipping. The peer gets the same examples, padded, built before its clock starts; bf16 autocast, SDPA, fused
-AdamW, clipping; eager or compiled. Where sequences are meant to be full, its rows are filled to the last place and need
-no mask. Rates are of real tokens.
+AdamW, clipping; eager or compiled. Where sequences are meant to be full, its rows are filled to the last place, and eager
+it is given no mask, so that it need not look whether that hides anything; compiled it makes one where none is given, at
+some cost, so it is given what its tokenizer would give. Rates are of real tokens.
 """
 
 import gc
@@ -14,6 +15,7 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch import Tensor
 
 from bertkit.corpus.store import TokenStore
@@ -165,6 +167,8 @@ def transformers_rate(
     with DEVICE:
         model = BertForPreTraining(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    # Backward too before anything is computed: that needs no memory, and what comes out runs as fast (docs/log.md).
+    torch._functorch.config.force_non_lazy_backward_lowering = True
     run = torch.compile(model) if compiled else model
     batches = list(padded_batches(data.feed(work), work, warm + steps))
     rates = []
@@ -172,6 +176,8 @@ def transformers_rate(
         torch.cuda.synchronize()
         began, tokens = time.perf_counter(), 0
         for number, (inputs, real) in enumerate(batches[first : first + PEER_GROUP], 1):
+            if work.is_full and not compiled:
+                del inputs["attention_mask"]
             moved = {name: tensor.to(DEVICE, non_blocking=True) for name, tensor in inputs.items()}
             with torch.autocast("cuda", torch.bfloat16):
                 loss = run(**moved).loss / work.micro_batches
@@ -204,8 +210,8 @@ def padded_batches(feed: PretrainingFeed, work: Work, num: int) -> Iterator[tupl
         waiting = {name: tensor[size:] for name, tensor in waiting.items()}
         mask = batch["attention_mask"]
         if work.is_full:
-            del batch["attention_mask"]
-        yield batch, mask.numel() if work.is_full else int(mask.sum())
+            mask.fill_(1)
+        yield batch, int(mask.sum())
 
 
 def padded_rows(batch: PretrainingBatch, length: int, *, repeated: bool = False) -> dict[str, Tensor]:

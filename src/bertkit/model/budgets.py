@@ -15,13 +15,20 @@ class TokenBudget:
 
     cpu: int
     gpu: int
+    large_gpu: int = 0  # with LARGE bytes of memory; 0: as any other
 
     def on(self, device: torch.device) -> int:
         """The one for this device."""
-        return self.cpu if device.type == "cpu" else self.gpu
+        if device.type == "cpu":
+            return self.cpu
+        if not self.large_gpu or device.type != "cuda":
+            return self.gpu
+        return self.large_gpu if torch.cuda.get_device_properties(device).total_memory >= LARGE else self.gpu
 
 
-VECTORS = TokenBudget(cpu=1024, gpu=67584)  # of one layer, and nothing else is held; 512 for each core of an H200
+LARGE = 64 << 30
+# Of one layer, and nothing else is held. On an H200 1,024 tokens for each of its cores, so that none waits for the last tiles.
+VECTORS = TokenBudget(cpu=1024, gpu=65536, large_gpu=135168)
 PREDICTIONS = TokenBudget(cpu=1024, gpu=32768)  # logits beside them, perhaps while a run that trains holds its memory
 TRAINING = TokenBudget(cpu=1536, gpu=65536)  # activations are kept anyway; a GPU's memory may allow fewer
 LIKELIHOODS = TokenBudget(cpu=2048, gpu=49152)  # many copies of short texts, and MLM logits of their masked rows
