@@ -111,3 +111,12 @@ def test_the_plateau_is_left_where_the_loss_first_falls_below_it(tmp_path: Path)
     shown = table([{"trial": "b", "own": [], **row, "mlm_loss": 6.0}, {"trial": "a", "own": [], **row}])
     assert shown.index("| a |") < shown.index("| b |")  # the best first
     assert "5.500 | 25.0% | 50.0%" in shown
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("bench/*_trials.toml")), ids=lambda path: path.stem)
+def test_every_trial_of_ours_is_a_recipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    trials = to_dataclass(Trials, read_toml(path))
+    recipes = [trial_recipe(trials, trial) for trial in trials.all().values()]
+    assert len(recipes) > 1
+    assert all(recipe != recipes[0] for recipe in recipes[1:])
