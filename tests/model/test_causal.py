@@ -44,7 +44,10 @@ def test_backends_equal_float64(backend: Backend, lengths: tuple[int, ...]) -> N
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         parts.append((scores.masked_fill(hidden, -torch.inf).softmax(-1) @ value).transpose(0, 1))
     batch = pack([[7] * length for length in lengths])
-    assert (prepare(batch, qkv.dtype, backend, is_causal=True)(qkv, 0.0) - torch.cat(parts)).abs().max() < 1e-6
+    for trains in (True, False):
+        with torch.set_grad_enabled(trains):
+            mixed = prepare(batch, qkv.dtype, backend, is_causal=True)(qkv, 0.0)
+        assert (mixed - torch.cat(parts)).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "plain"])

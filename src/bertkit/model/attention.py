@@ -1,13 +1,15 @@
 """Attention over packed sequences (section 3.1 of "Attention is all you need"), by three backends chosen here.
 
 varlen  flash attention on the packed layout itself: CUDA with half precision
-sdpa    PyTorch's scaled_dot_product_attention, padding inside: every device and dtype
+sdpa    PyTorch's scaled_dot_product_attention: every device and dtype; padding inside, but not in training on a CPU
 plain   written out, and keeps its weights for people who want to look
 
 Dimensions: T tokens, N sequences, S longest sequence, H heads, E width of a head.
 """
 
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +46,10 @@ def prepare(batch: PackedBatch, dtype: torch.dtype, backend: Backend = "auto", *
                 f"attention 'varlen' needs CUDA and half precision, not {device.type} {dtype}; use 'sdpa'"
             )
         return VarlenAttention(batch, is_causal=is_causal)
-    kind = SdpaAttention if backend == "sdpa" else PlainAttention
-    return kind(batch, is_causal=is_causal)
+    if backend == "plain":
+        return PlainAttention(batch, is_causal=is_causal)
+    in_runs = device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return RunsAttention(batch, is_causal=is_causal) if in_runs else SdpaAttention(batch, is_causal=is_causal)
 
 
 def supports_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -53,6 +57,12 @@ def supports_varlen(device: torch.device, dtype: torch.dtype) -> bool:
     if device.type != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return False
     return torch.version.hip is None and torch.cuda.get_device_capability(device) >= FLASH_CAPABILITY
+
+
+def widened(qkv_T3HE: Tensor) -> Tensor:
+    """In float32 at least on a CPU, where PyTorch's attention in 16 bits takes four times as long."""
+    is_narrow = qkv_T3HE.device.type == "cpu" and qkv_T3HE.dtype != torch.float64
+    return qkv_T3HE.float() if is_narrow else qkv_T3HE
 
 
 class VarlenAttention:
@@ -81,6 +91,80 @@ class VarlenAttention:
         return output
 
 
+@dataclass(frozen=True)
+class Run:
+    """Sequences of one length, side by side: a rectangle without padding."""
+
+    start: int
+    stop: int
+    length: int
+
+    @classmethod
+    def of(cls, cu_seqlens: Tensor) -> "list[Run]":
+        """Those of a batch; sequences without tokens are in none."""
+        bounds: list[int] = cu_seqlens.tolist()
+        runs: list[Run] = []
+        for start, stop in pairwise(bounds):
+            if runs and stop > start and stop - start == runs[-1].length:
+                runs[-1] = cls(runs[-1].start, stop, stop - start)
+            elif stop > start:
+                runs.append(cls(start, stop, stop - start))
+        return runs
+
+    def cut(self, packed: Tensor) -> Tensor:
+        """This part of a packed tensor, with rows of their own for sequences: [T, ...] -> [N, S, ...]."""
+        part: Tensor = packed[self.start : self.stop].unflatten(0, (-1, self.length))
+        return part
+
+
+class RunsAttention:
+    """scaled_dot_product_attention on a CPU, run by run, on the packed layout itself.
+
+    In training, where lengths differ, copies into padding and back and the products of what is not there cost more than
+    the attention of real tokens. Texts to predict come sorted by length and gain nothing.
+    """
+
+    def __init__(self, batch: PackedBatch, *, is_causal: bool = False) -> None:
+        self.runs, self.is_causal = Run.of(batch.cu_seqlens), is_causal
+
+    def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
+        wide = widened(qkv_T3HE)
+        mixed: Tensor = MixRuns.apply(wide, self.runs, dropout, self.is_causal)  # type: ignore[no-untyped-call]
+        return mixed.to(qkv_T3HE.dtype)
+
+
+class MixRuns(torch.autograd.Function):
+    """Each run by PyTorch's own forward and backward; results and gradients are written where they belong.
+
+    Differentiated as slices, every run would make a gradient as large as the whole batch.
+    """
+
+    @staticmethod
+    def forward(context: Any, qkv_T3HE: Tensor, runs: list[Run], dropout: float, is_causal: bool) -> Tensor:
+        """[T, 3, H, E] -> [T, H, E]."""
+        out = torch.empty_like(qkv_T3HE[:, 0])
+        context.parts = []
+        for run in runs:
+            parts = run.cut(qkv_T3HE).permute(2, 0, 3, 1, 4)  # of N sequences, [3, N, H, S, E]
+            query, key, value = (part.detach().requires_grad_() for part in parts)
+            with torch.enable_grad():
+                mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=is_causal)
+            run.cut(out).copy_(mixed.detach().transpose(1, 2))
+            context.parts.append((run, (query, key, value), mixed))
+        return out
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Of queries, keys and values."""
+        (grad_THE,) = grads
+        grad = grad_THE.new_empty(grad_THE.shape[0], 3, *grad_THE.shape[1:])
+        for run, leaves, mixed in context.parts:
+            found = torch.autograd.grad(mixed, leaves, run.cut(grad_THE).transpose(1, 2))
+            for place, one in zip(run.cut(grad).unbind(2), found, strict=True):
+                place.copy_(one.transpose(1, 2))
+        return grad, None, None, None
+
+
 class SdpaAttention:
     """scaled_dot_product_attention on a padded copy; sequences of one length need no copy and no mask."""
 
@@ -91,14 +175,11 @@ class SdpaAttention:
         self.mask = self.padding.key_mask[:, None, None, :] if needs_mask else None  # [N, 1, 1, S]
 
     def __call__(self, qkv_T3HE: Tensor, dropout: float) -> Tensor:
-        dtype = qkv_T3HE.dtype
-        if qkv_T3HE.device.type == "cpu" and dtype != torch.float64:
-            qkv_T3HE = qkv_T3HE.float()  # PyTorch's own in bf16 takes four times as long there
-        query, key, value = self.padding.pad(qkv_T3HE)
+        query, key, value = self.padding.pad(widened(qkv_T3HE))
         mixed = F.scaled_dot_product_attention(
             query, key, value, attn_mask=self.mask, dropout_p=dropout, is_causal=self.is_causal
         )
-        return self.padding.unpad(mixed).to(dtype)
+        return self.padding.unpad(mixed).to(qkv_T3HE.dtype)
 
 
 class PlainAttention:

@@ -7,8 +7,13 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
 from bertkit.training.feeds import BatchT
 from bertkit.training.stepping import CountsT, Loop, Step
+from bertkit.training.used_rows import UsedRows
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,28 @@ class LossRecord:
 
 class LossLoop(Loop[BatchT, CountsT, LossRecord]):
     """The loop over any batches whose counts are dataclasses of whole numbers."""
+
+    used_rows: UsedRows | None = (
+        None  # in float32 and bf16 on a CPU, where a model is trained; set before the first step
+    )
+
+    def differentiate(self, batch: BatchT, whole: Tensor) -> Tensor:
+        """On a CPU without a gradient of all word embeddings."""
+        if self.used_rows is None:
+            return super().differentiate(batch, whole)
+        own, rows = self.used_rows.take(batch, torch.float32)  # type: ignore[type-var]
+        loss, sums = functional_call(self.plain_objective, {self.used_rows.name: rows}, (own, whole))
+        loss.backward()
+        assert rows.grad is not None
+        self.used_rows.add(rows.grad)
+        found: Tensor = sums
+        return found
+
+    def zero_gradients(self) -> None:
+        """Those of word embeddings stay in their place."""
+        super().zero_gradients()
+        if self.used_rows:
+            self.used_rows.clear()
 
     @staticmethod
     def add_counts(counts: Iterable[Any]) -> Any:

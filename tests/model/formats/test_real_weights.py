@@ -12,7 +12,7 @@ from transformers import BertForMaskedLM
 from transformers import BertModel as ReferenceModel
 
 from bertkit.errors import BertkitError
-from bertkit.model import BertModel, linear
+from bertkit.model import BertModel, attention, linear
 from bertkit.model.formats import load_model, save_model
 from bertkit.model.formats.names import NUM_PARTS, canonical, names_of
 from bertkit.model.formats.tf_bundle import open_bundle, write_bundle
@@ -39,7 +39,8 @@ pytestmark = pytest.mark.skipif(not WEIGHTS.is_dir(), reason="build/weights is a
     ("folder", "peer_class"), [(MINILM, ReferenceModel), (M3E, ReferenceModel), (ANTIBERTY, BertForMaskedLM)]
 )
 def test_same_numbers_as_transformers(folder: Path, peer_class: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "has_slow_mkl", lambda: False)  # products as its own are
+    monkeypatch.setattr(linear, "has_slow_mkl", lambda: False)  # products as its own are,
+    monkeypatch.setattr(attention, "RunsAttention", attention.SdpaAttention)  # and attention
     model, report = load_model(folder)
     peer = peer_class.from_pretrained(folder).eval()  # type: ignore[attr-defined]
     batch = make_batch(model.config.vocab_size, (40, 3, 100, 17))
@@ -55,7 +56,7 @@ def test_same_numbers_as_transformers(folder: Path, peer_class: type, monkeypatc
 @pytest.mark.parametrize(
     ("folder", "peer_class"), [(MINILM, ReferenceModel), (M3E, ReferenceModel), (ANTIBERTY, BertForMaskedLM)]
 )
-def test_by_onednn_as_near_to_float64_as_transformers(
+def test_by_onednn_and_in_runs_as_near_to_float64_as_transformers(
     folder: Path, peer_class: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linear, "has_slow_mkl", lambda: True)

@@ -259,7 +259,7 @@ def test_the_optimizer_state_is_counted(name: str) -> None:
 
 def test_the_cpu_says_what_it_gets_and_why() -> None:
     found = precision_finding(recipe(), CPU)
-    assert (found.values["precision"], found.values["attention"]) == ("float32", "sdpa")
+    assert (found.values["precision"], found.values["attention"]) == ("float32", "sdpa, unpadded")
     assert "CUDA" in found.figure
 
 

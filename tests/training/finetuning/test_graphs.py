@@ -13,6 +13,7 @@ from bertkit.training.finetuning.graphs import MOST_TOKENS, Graphs, as_out_of_me
 from bertkit.training.finetuning.loop import TaskObjective
 from bertkit.training.finetuning.narrow import NarrowStep
 from bertkit.training.objective import make_objective
+from bertkit.training.used_rows import UsedRows
 from tests.training.tiny import SIZES
 from tests.training.tiny_tasks import binary_task
 
@@ -65,8 +66,9 @@ def make_objective_of(dropout: float) -> tuple[TaskObjective, list[torch.nn.Para
     return TaskObjective(model, task), list(model.parameters())
 
 
+@pytest.mark.parametrize("in_rows", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_narrow_copies_give_the_bits_of_casting_each_weight(dropout: float) -> None:
+def test_narrow_copies_give_the_bits_of_casting_each_weight(dropout: float, in_rows: bool) -> None:
     """Two steps of one and of two micro-batches, against the objective that pre-training uses."""
     objective, parameters = make_objective_of(dropout)
     reference, whole = make_objective(objective, torch.bfloat16), torch.tensor([7.0])
@@ -81,8 +83,11 @@ def test_narrow_copies_give_the_bits_of_casting_each_weight(dropout: float) -> N
             expected.append(sums)
         expected += [p.grad.clone() for p in parameters if p.grad is not None]
     objective.zero_grad()
-    narrow, found = NarrowStep(objective, torch.bfloat16), []
+    used_rows = UsedRows.of(objective) if in_rows else None
+    narrow, found = NarrowStep(objective, torch.bfloat16, used_rows), []
     for step in steps:
+        if used_rows:
+            used_rows.clear()
         for seed, sizes in enumerate(step):
             torch.manual_seed(seed)
             found.append(narrow.differentiate(make_batch(sizes), whole, is_first=seed == 0))

@@ -9,7 +9,14 @@ from pathlib import Path
 import torch
 
 from bertkit.cores import has_bfloat16
-from bertkit.model.attention import FLASH_CAPABILITY, PlainAttention, SdpaAttention, VarlenAttention, prepare
+from bertkit.model.attention import (
+    FLASH_CAPABILITY,
+    PlainAttention,
+    RunsAttention,
+    SdpaAttention,
+    VarlenAttention,
+    prepare,
+)
 from bertkit.model.bert import BertModel
 from bertkit.model.config import BertConfig
 from bertkit.model.packed import pack
@@ -24,7 +31,12 @@ from bertkit.training.recipe import Recipe
 GIB = 2**30
 NEARLY_FULL, FULL = 0.85, 1.0
 RAN_OUT = -1  # in place of a measured peak
-NAMES = {VarlenAttention: "varlen (flash)", SdpaAttention: "sdpa", PlainAttention: "plain"}
+NAMES = {
+    VarlenAttention: "varlen (flash)",
+    SdpaAttention: "sdpa",
+    RunsAttention: "sdpa, unpadded",
+    PlainAttention: "plain",
+}
 ASSUMED_SAVES = 1 << 20  # of a run whose length in steps is not known
 
 

@@ -46,10 +46,12 @@ class TaskLoop(LossLoop[TaskBatch, TaskCounts]):
         return sums
 
     def zero_gradients(self) -> None:
-        """Narrow steps overwrite them in their fixed places."""
+        """Narrow steps overwrite them in their fixed places, but for those of rows in use."""
         self._is_first = True
         if self.narrow is None:
             super().zero_gradients()
+        elif self.used_rows:
+            self.used_rows.clear()
 
     def relieve(self) -> bool:
         """Halve the micro-batches."""

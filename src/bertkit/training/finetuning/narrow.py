@@ -10,14 +10,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from bertkit.tasks.task import TaskBatch
+from bertkit.training.used_rows import UsedRows
 
 
 class NarrowStep:
     """Gradients of an objective on narrow copies of its weights; the weights and gradients themselves are float32."""
 
-    def __init__(self, objective: nn.Module, dtype: torch.dtype) -> None:
-        self.objective = objective
-        self.masters = dict(objective.named_parameters())
+    def __init__(self, objective: nn.Module, dtype: torch.dtype, used_rows: UsedRows | None = None) -> None:
+        self.objective, self.dtype, self.used_rows = objective, dtype, used_rows
+        apart = used_rows.name if used_rows else None  # only its rows in use are copied
+        self.masters = {name: p for name, p in objective.named_parameters() if name != apart}
         self.copies = {
             name: torch.empty_like(p, dtype=dtype, requires_grad=p.requires_grad) for name, p in self.masters.items()
         }
@@ -26,16 +28,22 @@ class NarrowStep:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """Those that are trained."""
+        """Those that are trained and have copies."""
         return [p for p in self.masters.values() if p.requires_grad]
 
     def differentiate(self, batch: TaskBatch, whole: Tensor, *, is_first: bool) -> Tensor:
         """The first micro-batch of a step sets the gradients, later ones add to them; its sums come back."""
         if is_first:
             self._refresh()
-        loss, sums = functional_call(self.objective, self.copies, (batch, whole))
         leaves = [copy for copy in self.copies.values() if copy.requires_grad]
-        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        if self.used_rows:
+            batch, rows = self.used_rows.take(batch, self.dtype)
+            loss, sums = functional_call(self.objective, {**self.copies, self.used_rows.name: rows}, (batch, whole))
+            *found, of_rows = torch.autograd.grad(loss, [*leaves, rows], allow_unused=True)
+            self.used_rows.add(of_rows)
+        else:
+            loss, sums = functional_call(self.objective, self.copies, (batch, whole))
+            found = list(torch.autograd.grad(loss, leaves, allow_unused=True))
         pairs = [(p.grad, grad) for p, grad in zip(self.parameters, found, strict=True) if grad is not None]
         totals, grads = [total for total, _ in pairs if total is not None], [grad for _, grad in pairs]
         if is_first:

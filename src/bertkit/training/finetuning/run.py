@@ -36,6 +36,7 @@ from bertkit.training.loss_loop import LossRecord
 from bertkit.training.objective import make_objective
 from bertkit.training.optimizers.build import build_optimizers, export_state, import_state
 from bertkit.training.stepping import LoopOptions, Progress
+from bertkit.training.used_rows import UsedRows
 from bertkit.training.watch import Guard, StopRequest
 from bertkit.training.world import World
 
@@ -101,7 +102,7 @@ class FinetuneRun:
             batch_size=self.config.batch_size,
             seed=self.config.seed,
             micro_tokens=1,
-            pads=self.dtype is None or self.world.device.type == "cpu",
+            pads=self.dtype is None and self.world.device.type == "cuda",
             shape_for=shape_for if self.is_narrow and self.world.device.type == "cuda" else None,
         )
 
@@ -144,8 +145,10 @@ class FinetuneRun:
         loop = TaskLoop(objective, *parts)
         loop.on_relief = self._on_relief
         loop.loss_scale = found.state.get("loss_scale") if found else None
+        if loop.scaler is None:
+            loop.used_rows = UsedRows.of(plain)
         if self.is_narrow:
-            loop.narrow = NarrowStep(plain, torch.bfloat16)
+            loop.narrow = NarrowStep(plain, torch.bfloat16, loop.used_rows)
             loop.graphs = Graphs(loop.narrow) if config.graphs and self.world.device.type == "cuda" else None
         return loop
 

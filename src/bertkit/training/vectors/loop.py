@@ -18,6 +18,7 @@ from bertkit.training.precision import resolve_precision
 from bertkit.training.schedule import ScheduleConfig
 from bertkit.training.shuffling import ShuffledSteps
 from bertkit.training.stepping import LoopOptions, Progress
+from bertkit.training.used_rows import UsedRows
 from bertkit.training.vectors.config import VectorTraining
 from bertkit.training.vectors.data import PairBatch, PairCounts, PairData, PairFeed, score_pairs
 from bertkit.training.vectors.loss import contrastive_loss, cosent_loss, mse_loss
@@ -85,8 +86,9 @@ class VectorRun:
         dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else None
         rates = OptimizerConfig(learning_rate=config.learning_rate, weight_decay=config.weight_decay)
         self.optimizers = build_optimizers(model, rates)
+        plain = VectorObjective(model, loss, pooling, config.scale)
         self.loop: LossLoop[PairBatch, PairCounts] = LossLoop(
-            objective=make_objective(VectorObjective(model, loss, pooling, config.scale), dtype),
+            objective=make_objective(plain, dtype),
             feeds=[PairFeed(data, order)],
             plan=order,
             optimizers=self.optimizers,
@@ -95,6 +97,8 @@ class VectorRun:
             progress=self._resume() or Progress(config.epochs * self.every),
             world=World(device=device),
         )
+        if dtype is None:
+            self.loop.used_rows = UsedRows.of(plain)
 
     def _resume(self) -> Progress | None:
         """Where the last checkpoint stood."""
