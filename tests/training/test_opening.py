@@ -86,3 +86,22 @@ def test_rows_of_short_stages_reach_the_positions_of_the_longest(folder: Path) -
     assert (short.reach, long.reach, held_out.reach) == (32, 32, 16)
     assert short.position_ids.max() >= 16
     assert held_out.position_ids.max() < 16
+
+
+def test_files_of_a_store_may_be_read_more_or_less_often(folder: Path, tmp_path: Path) -> None:
+    files = [folder / "most.txt", folder / "last.txt"]
+    store = prepare(files, Tokenizer.load(folder / "vocab"), tmp_path / "both", workers=1)
+    assert store.num_documents
+    plain = make_recipe(folder, str(tmp_path / "both"), "last")
+    given = replace(plain, data=replace(plain.data, passes={"last*": 3.0}))
+    with pytest.warns(UserWarning, match="held-out"):
+        once, thrice = open_data(plain), open_data(given)
+    assert thrice.train[0].epoch_size > 1.2 * once.train[0].epoch_size  # type: ignore[attr-defined]
+    assert thrice.held_out.epoch_size == once.held_out.epoch_size  # type: ignore[union-attr]
+    apart = replace(given, data=replace(given.data, held_out=""))
+    run_pretraining(apart, tmp_path / "run")
+    run_pretraining(apart, tmp_path / "run", resume=True)  # written, and read again
+    with pytest.raises(BertkitError, match=r"began with data\.passes\.last\* = 3.0, not None"):
+        run_pretraining(replace(plain, data=replace(plain.data, held_out="")), tmp_path / "run", resume=True)
+    with pytest.raises(BertkitError, match=r"no such file; it has most\.txt, last\.txt"):
+        open_data(replace(plain, data=replace(plain.data, passes={"other": 2.0})))

@@ -1,8 +1,10 @@
 """A recipe's folders, opened: tokenizer, token stores and their feeds."""
 
 import warnings
+from dataclasses import replace
 
 from bertkit.corpus.overlap import MOST_SHARED, compare_stores
+from bertkit.corpus.plan.passes import passes_by_file
 from bertkit.corpus.store import TokenStore
 from bertkit.errors import BertkitError
 from bertkit.tasks.feed.epochs import FeedConfig
@@ -20,7 +22,9 @@ def open_data(recipe: Recipe) -> RunData:
             raise BertkitError(f"the recipe names no data.{key}; give it, or --set data.{key}=FOLDER")
     tokenizer = Tokenizer.load(recipe.data.tokenizer)
     store = TokenStore.open(recipe.data.store, tokenizer)
-    train = [PretrainingFeed(store, tokenizer, feed_config(recipe, stage)) for stage in range(len(recipe.stages))]
+    passes = passes_of(recipe, store)
+    configs = (replace(feed_config(recipe, stage), passes=passes) for stage in range(len(recipe.stages)))
+    train = [PretrainingFeed(store, tokenizer, config) for config in configs]
     held_out, old = (
         TokenStore.open(folder, tokenizer) if folder else None
         for folder in (recipe.data.held_out, recipe.data.old_held_out)
@@ -36,6 +40,11 @@ def open_data(recipe: Recipe) -> RunData:
         store.manifest.content,
         tuple(one.manifest.content if one else "" for one in (held_out, old)),
     )
+
+
+def passes_of(recipe: Recipe, store: TokenStore) -> tuple[float, ...] | None:
+    """How often an epoch reads each file that the store was made of; None: once."""
+    return passes_by_file([file.name for file in store.manifest.inputs], recipe.data.passes)
 
 
 def warn_of_overlap(store: TokenStore, held_out: TokenStore) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import re
 import tomllib
 import types
 from collections.abc import Mapping, Sequence
@@ -92,10 +93,12 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     expected = dict if origin is dict else hint
+    if hint is Any:
+        return value
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         named = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise BertkitError(f"{where} takes {named.get(expected, expected.__name__)}, not {value!r}")
-    return value
+    return {key: _convert(args[1], item, f"{where}.{key}") for key, item in value.items()} if origin is dict else value
 
 
 def to_plain(value: Any) -> Any:
@@ -124,9 +127,14 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
+def _key(name: str) -> str:
+    """Plain where TOML allows it, else quoted."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(key)} = {_inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_inline(item) for item in value) + "]"
     if isinstance(value, str):

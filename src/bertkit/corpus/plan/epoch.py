@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bertkit.corpus.pairs import PairConfig, Side, truncate_pair
 from bertkit.corpus.plan.layout import Layout
+from bertkit.corpus.plan.passes import chosen_stretches
 from bertkit.corpus.plan.runs import Runs, draw_runs, taken
 from bertkit.corpus.plan.strangers import draw_strangers
 from bertkit.corpus.random import draw_uniform, make_keys
@@ -41,8 +42,13 @@ class Plan:
 
 def plan_epoch(layout: Layout, config: PairConfig, *, seed: int, epoch: int) -> Plan:
     """All examples of an epoch."""
-    stretches = np.arange(len(layout.stretch_document))
-    runs = draw_runs(layout, config, make_keys(PLAN_KEY, seed, epoch, stretches), stretches)
+    if (layout.passes == 1.0).all():
+        stretches = np.arange(len(layout.stretch_document))
+        keys = make_keys(PLAN_KEY, seed, epoch, stretches)
+    else:
+        stretches, passes = chosen_stretches(layout, seed=seed, epoch=epoch)
+        keys = make_keys(PLAN_KEY, seed, epoch, stretches, passes)
+    runs = draw_runs(layout, config, keys, stretches)
     return _pair_plan(layout, config, runs) if config.nsp else _single_plan(layout, runs)
 
 

@@ -48,6 +48,8 @@ class Layout:
     document_offsets: Offsets  # [D + 1] into the units
     stretch_offsets: Offsets  # [P + 1] into the units
     stretch_document: Offsets  # [P]
+    stretch_shard: Offsets  # [P]
+    passes: NDArray[np.float64]  # of an epoch through each shard
     weight_offsets: Offsets  # [D + 1] cumulated weights of documents as strangers
 
     @property
@@ -56,21 +58,29 @@ class Layout:
         return len(self.document_offsets) - 1
 
 
-def read_layout(shards: Sequence[TokenShard], config: PairConfig) -> Layout:
-    """Number units and documents through all shards."""
+def read_layout(shards: Sequence[TokenShard], config: PairConfig, passes: Sequence[float] | None = None) -> Layout:
+    """Number units and documents through all shards, of which an epoch reads each so often: once unless said."""
+    often = np.ones(len(shards)) if passes is None else np.array(passes, dtype=np.float64)
+    if not np.isfinite(often).all() or (often < 0.0).any() or not often.any():
+        raise BertkitError(f"data.passes must be 0 or more, and not 0 for all text; they are {often.tolist()}")
     sentences, documents = _joined_offsets(shards)
     units, sentence_of_unit = cut_evenly(sentences, config.room, config.piece_length)
     documents = np.unique(np.searchsorted(sentence_of_unit, documents)).astype(np.int64)  # empty ones fall out
-    if len(documents) < 2 + config.nsp:
+    shard_starts = np.cumsum([0, *(len(shard.tokens) for shard in shards)])[:-1]
+    shard_of_document = np.searchsorted(shard_starts, units[documents[:-1]], side="right") - 1
+    is_read = often[shard_of_document] > 0.0
+    if is_read.sum() < 1 + config.nsp:
         raise BertkitError(
             "next sentence prediction draws strangers from other documents: give at least two"
             if config.nsp
             else "the corpus holds no sentence; give text"
         )
     stretches, document_of_stretch = cut_evenly(documents, LONGEST_STRETCH, LONGEST_STRETCH)
-    sizes = np.diff(documents)
-    weights = np.minimum(sizes, max(1, int(STRANGER_CAP * sizes.sum())))
-    return Layout(units, documents, stretches, document_of_stretch, np.concatenate([[0], np.cumsum(weights)]))
+    sizes = np.diff(documents) * often[shard_of_document]
+    weights = np.minimum(np.maximum(np.round(sizes), is_read), max(1, int(STRANGER_CAP * sizes.sum()))).astype(np.int64)
+    shards_of_stretches = shard_of_document[document_of_stretch]
+    weight_offsets = np.concatenate([[0], np.cumsum(weights)])
+    return Layout(units, documents, stretches, document_of_stretch, shards_of_stretches, often, weight_offsets)
 
 
 def cut_evenly(offsets: Offsets, longest: int, piece: int) -> tuple[Offsets, Offsets]:

@@ -80,10 +80,9 @@ class ArrayFeed:
     ) -> None:
         # Held-out text: the paper's own masking whatever training's is, one epoch, and masks of its own.
         masking = MaskingConfig() if evaluation else config.masking
-        shifted = 0.0 if evaluation else config.shifted_share
-        self.config = replace(
-            config, masking=EVERY_TOKEN if config.objective == "ltr" else masking, shifted_share=shifted
-        )
+        if evaluation:
+            config = replace(config, shifted_share=0.0, passes=None)
+        self.config = replace(config, masking=EVERY_TOKEN if config.objective == "ltr" else masking)
         self.vocabulary, self.evaluation = vocabulary, evaluation
         self._shards = list(shards)
         self._prepare()
@@ -134,7 +133,7 @@ class ArrayFeed:
     @cached_property
     def layout(self) -> Layout:
         """Where sentences and documents lie."""
-        return read_layout(self._shards, self.config.pairs)
+        return read_layout(self._shards, self.config.pairs, self.config.passes)
 
     @property
     def buffer_size(self) -> int:

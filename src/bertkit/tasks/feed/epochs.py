@@ -37,6 +37,7 @@ class FeedConfig:
     shifted_share: float = 0.0  # of rows, which begin at any position and not at 0
     num_positions: int = 0  # that shifted rows may reach; 0: max_length, so that full rows cannot be shifted
     random_next_share: float = 0.5
+    passes: tuple[float, ...] | None = None  # of an epoch through each shard of the store; None: one
     seed: int = 0
     num_sequences: int | None = None
     num_masked: int | None = None

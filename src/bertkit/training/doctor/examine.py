@@ -67,7 +67,8 @@ def examine_recipe(recipe: Recipe, check_up: CheckUp | None = None, source: Sour
     else:
         yield Finding("model", "warning", "not run: its weights and their moments alone do not fit here")
     check_up.progress("how often the corpus is repeated")
-    yield amount_finding(resolved, material, device, round(look.num_tokens / look.share))
+    corpus_tokens = material.corpus_tokens or round(look.num_tokens / look.share)
+    yield amount_finding(resolved, material, device, corpus_tokens)
 
 
 def open_source(recipe: Recipe, check_up: CheckUp, source: Source | None) -> tuple[Tokenizer, Source]:

@@ -1,6 +1,7 @@
 """What an estimate or a check-up measures with: the recipe's config and feeds, as far as they are there yet."""
 
 from dataclasses import dataclass, field
+from operator import mul
 from pathlib import Path
 
 from bertkit.bundled import is_here
@@ -12,7 +13,7 @@ from bertkit.tasks.feed.pretraining import PretrainingFeed
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.doctor.batches import RandomFeed
 from bertkit.training.feeds import Feed
-from bertkit.training.opening import feed_config
+from bertkit.training.opening import feed_config, passes_of
 from bertkit.training.recipe import Recipe, pretraining_heads
 from bertkit.training.start import check_positions, fresh_config
 
@@ -26,7 +27,7 @@ class Material:
 
     config: BertConfig
     feeds: list[Feed]
-    corpus_tokens: int | None = None
+    corpus_tokens: int | None = None  # that an epoch reads
     epoch_sizes: list[float] | None = None  # micro-batches of an epoch over the whole store, a stage
     num_held_out: int = 0  # feeds that are evaluated
     notes: list[str] = field(default_factory=list)
@@ -49,9 +50,10 @@ def gather_material(recipe: Recipe) -> Material:
     store = TokenStore.open(store_folder, tokenizer)
     part = part_of_store(store, MOST_TOKENS)
     real = [PretrainingFeed(part, tokenizer, feed_config(recipe, number)) for number in range(len(recipe.stages))]
-    times = store.num_tokens / part.num_tokens
-    sizes = [feed.epoch_size * times for feed in real]
-    return Material(config, list(real), store.num_tokens, sizes, len(held_out), notes)
+    shards = [shard.num_tokens for shard in store.manifest.shards]
+    read = round(sum(map(mul, shards, passes_of(recipe, store) or [1.0] * len(shards))))
+    sizes = [feed.epoch_size * read / part.num_tokens for feed in real]
+    return Material(config, list(real), read, sizes, len(held_out), notes)
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> BertConfig:
