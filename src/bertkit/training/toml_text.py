@@ -96,7 +96,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is Any:
         return value
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        named = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        named = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "a table"}
         raise BertkitError(f"{where} takes {named.get(expected, expected.__name__)}, not {value!r}")
     return {key: _convert(args[1], item, f"{where}.{key}") for key, item in value.items()} if origin is dict else value
 

@@ -78,7 +78,7 @@ def test_parts_of_huge_documents_are_drawn_apart(monkeypatch: pytest.MonkeyPatch
 
 def test_what_cannot_be_is_refused() -> None:
     for passes in ((-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (float("nan"), 1.0, 1.0)):
-        with pytest.raises(BertkitError, match="must be 0 or more, and not 0 for all text"):
+        with pytest.raises(BertkitError, match=r"numbers in data\.passes must be 0 or more, and not 0 for all text"):
             read_layout(SHARDS, CONFIG, passes)
     with pytest.raises(BertkitError, match="at least two"):
         read_layout([make_shard(1, 1), make_shard(9, 2)], CONFIG, (1.0, 0.0))

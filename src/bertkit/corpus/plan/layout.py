@@ -62,7 +62,7 @@ def read_layout(shards: Sequence[TokenShard], config: PairConfig, passes: Sequen
     """Number units and documents through all shards, of which an epoch reads each so often: once unless said."""
     often = np.ones(len(shards)) if passes is None else np.array(passes, dtype=np.float64)
     if not np.isfinite(often).all() or (often < 0.0).any() or not often.any():
-        raise BertkitError(f"data.passes must be 0 or more, and not 0 for all text; they are {often.tolist()}")
+        raise BertkitError("numbers in data.passes must be 0 or more, and not 0 for all text")
     sentences, documents = _joined_offsets(shards)
     units, sentence_of_unit = cut_evenly(sentences, config.room, config.piece_length)
     documents = np.unique(np.searchsorted(sentence_of_unit, documents)).astype(np.int64)  # empty ones fall out
