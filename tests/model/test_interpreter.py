@@ -14,7 +14,7 @@ IS_NEEDED = sys.platform == "linux" and platform.machine() == "x86_64"  # `make`
 
 
 @pytest.mark.skipif(not IS_NEEDED and importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("file", ["test_kernels.py", "test_fast.py"])
+@pytest.mark.parametrize("file", ["test_kernels.py", "test_fast.py", "test_twins.py"])
 def test_kernels_in_the_interpreter(file: str) -> None:
     # Without what pytest left there for its own: the number of a worker, options that choose other tests.
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

@@ -1,0 +1,260 @@
+"""What each of our training kernels gains over what torch.compile, or a library, makes of the same work.
+
+    python -m bench.gpu_twins [--size base] [--length 128] [--tokens 65536] [--rate 1020000] [--json twins.json]
+
+The twin computes the same from the same tensors: plain torch, compiled, or FlashAttention with the biases around it. The gain
+is what the kernel saves in a step, times how often it runs there, as a share of the step at --rate tokens a second. A kernel
+that saves less than 3 % is not worth its lines.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertkit.model.config import BertConfig, preset
+from bertkit.model.kernels.attention import LONGEST, attention_backward, attention_forward
+from bertkit.model.kernels.cross_entropy import cross_entropy_
+from bertkit.model.kernels.e4m3 import ACTIVATION, LARGEST
+from bertkit.model.kernels.embedding import embed
+from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
+from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
+from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
+
+EPSILON = 1e-12
+MASKED = 0.15
+MULTIPLE = 64  # the vocabulary is padded to it in memory
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A kernel and its twin on the same tensors, and how often a step calls it."""
+
+    name: str
+    calls: int
+    ours: Call
+    twin: Call
+
+
+def normed(product: Tensor, residual: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, eight: bool) -> list[Tensor]:
+    """LayerNorm(product + bias + residual), its statistics, and its rows in eight bits where asked for."""
+    values = product.float() + residual.float() + bias
+    deviations, means = torch.var_mean(values, 1, correction=0, keepdim=True)
+    inverse = torch.rsqrt(deviations + EPSILON)
+    scaled = (values - means) * inverse * weight + shift
+    rows8 = [(scaled * ACTIVATION).to(torch.float8_e4m3fn)] if eight else []
+    return [scaled.to(product.dtype), means, inverse, *rows8]
+
+
+def normed_back(
+    d_out: Tensor,
+    product: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    weight: Tensor,
+    means: Tensor,
+    inverse: Tensor,
+    eight: bool,
+) -> list[Tensor]:
+    """The gradient of the sum and those of weight, shift and bias."""
+    grad = d_out.float()
+    normal = (product.float() + residual.float() + bias - means[:, None]) * inverse[:, None]
+    scaled = grad * weight
+    along, level = (scaled * normal).mean(1, keepdim=True), scaled.mean(1, keepdim=True)
+    summed = (scaled - normal * along - level) * inverse[:, None]
+    rows8 = []
+    if eight:
+        scales = summed.abs().amax(1) / LARGEST
+        rows8 = [(summed / scales[:, None]).to(torch.float8_e4m3fn), scales]
+    return [summed.to(product.dtype), (grad * normal).sum(0), grad.sum(0), summed.sum(0), *rows8]
+
+
+def activated(product: Tensor, bias: Tensor, eight: bool) -> list[Tensor]:
+    """GELU with the bias before it."""
+    active = F.gelu(product.float() + bias)
+    return [active.to(product.dtype), *([(active * ACTIVATION).to(torch.float8_e4m3fn)] if eight else [])]
+
+
+def activated_back(
+    grad: Tensor, product: Tensor, bias: Tensor, scales: Tensor, gain: Tensor, eight: bool
+) -> list[Tensor]:
+    """The product's gradient, and the bias's."""
+    d_product = torch.ops.aten.gelu_backward(grad.float(), product.float() + bias)
+    rows8 = []
+    if eight:
+        larger = scales * gain
+        rows8 = [(d_product / larger[:, None]).to(torch.float8_e4m3fn), larger]
+    return [d_product.to(grad.dtype), d_product.sum(0), *rows8]
+
+
+def cross_entropy(logits: Tensor, bias: Tensor, targets: Tensor, scale: Tensor) -> list[Tensor]:
+    """Losses, hits, and the gradient of scale times the summed loss."""
+    scores = logits[:, : bias.shape[0]].float() + bias
+    normaliser = scores.logsumexp(1)
+    wanted = scores.gather(1, targets[:, None])[:, 0]
+    grad = (scores - normaliser[:, None]).exp().scatter_add(1, targets[:, None], -torch.ones_like(wanted)[:, None])
+    hits = (wanted >= scores.amax(1)).float()
+    return [normaliser - wanted, hits, F.pad((grad * scale).to(logits.dtype), (0, logits.shape[1] - bias.shape[0]))]
+
+
+def embedded(ids: tuple[Tensor, Tensor, Tensor], tables: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
+    """Token + segment + position."""
+    return [sum(table[one].float() for one, table in zip(ids, tables, strict=True)).to(tables[0].dtype)]  # type: ignore[union-attr]
+
+
+class FlashTwin:
+    """FlashAttention of packed sequences: biases are added before it, and their gradients summed after it."""
+
+    def __init__(self, qkv_T3HE: Tensor, bias: Tensor, cu_seqlens: Tensor, length: int) -> None:
+        self.qkv, self.cu_seqlens, self.length = qkv_T3HE.detach(), cu_seqlens, length
+        self.bias = bias.view(1, *qkv_T3HE.shape[1:])
+        shifted = self._shifted().requires_grad_()
+        self.leaf, self.out = shifted, self._mix(shifted)
+
+    def _shifted(self) -> Tensor:
+        return (self.qkv + self.bias).to(self.qkv.dtype)
+
+    def _mix(self, shifted: Tensor) -> Tensor:
+        bounds = (self.cu_seqlens, self.cu_seqlens, self.length, self.length)
+        mixed: Tensor = torch.ops.aten._flash_attention_forward(*shifted.unbind(1), *bounds, 0.0, False, False)[0]
+        return mixed
+
+    def forward(self) -> list[Tensor]:
+        """The mixed values."""
+        with torch.no_grad():
+            return [self._mix(self._shifted())]
+
+    def backward(self, grad: Tensor) -> list[Tensor]:
+        """The packed gradient, and the biases'."""
+        (found,) = torch.autograd.grad(self.out, self.leaf, grad, retain_graph=True)
+        return [found, found.flatten(1).sum(0, dtype=torch.float32)]
+
+
+def passes(config: BertConfig, tokens: int, device: str, *, eight: bool, wrap: Callable[[Any], Any]) -> Iterator[Pair]:
+    """LayerNorm and GELU of all layers, embeddings and the loss."""
+    hidden, wide, layers = config.hidden_size, config.intermediate_size, config.num_layers
+    half = partial(_half, device=device)
+    product, residual, d_out = half(tokens, hidden), half(tokens, hidden), half(tokens, hidden)
+    bias, weight, shift = (torch.randn(hidden, device=device) for _ in range(3))
+    up, d_up, wide_bias = half(tokens, wide), half(tokens, wide), torch.randn(wide, device=device)
+    known = norm_forward(product, residual, bias, weight, shift, EPSILON)
+    given = product, residual, bias, weight
+    statistics = known.means, known.deviations
+    scales, gain = torch.full((tokens,), 0.01, device=device), torch.full((1,), 2.0, device=device)
+    yield Pair(
+        "LayerNorm",
+        2 * layers,
+        partial(norm_forward, *given, shift, EPSILON, eight=eight),
+        partial(wrap(normed), *given, shift, eight),
+    )
+    yield Pair(
+        "LayerNorm backward",
+        2 * layers,
+        partial(norm_backward, d_out, *given, *statistics, eight=eight),
+        partial(wrap(normed_back), d_out, *given, *statistics, eight),
+    )
+    yield Pair(
+        "GELU",
+        layers,
+        partial(gelu_forward, up, wide_bias, eight=eight),
+        partial(wrap(activated), up, wide_bias, eight),
+    )
+    narrow = (scales, gain) if eight else ()
+    yield Pair(
+        "GELU backward",
+        layers,
+        lambda: gelu_backward_(d_up, up, wide_bias, *narrow),
+        partial(wrap(activated_back), d_up.clone(), up, wide_bias, scales, gain, eight),
+    )
+    num_masked, vocab = int(MASKED * tokens), config.vocab_size
+    logits = half(num_masked, -(-vocab // MULTIPLE) * MULTIPLE)
+    loss = (
+        torch.randn(vocab, device=device),
+        torch.randint(vocab, (num_masked,), device=device),
+        torch.full((), 0.5, device=device),
+    )
+    yield Pair(
+        "cross-entropy", 1, partial(cross_entropy_, logits.clone(), *loss), partial(wrap(cross_entropy), logits, *loss)
+    )
+    sizes = vocab, config.num_segments, config.max_positions
+    ids = tuple(torch.randint(size, (tokens,), device=device) for size in sizes)
+    tables = tuple(half(size, hidden) for size in sizes)
+    yield Pair("embeddings", 1, partial(embed, *ids, *tables), partial(wrap(embedded), ids, tables))
+
+
+def attention(config: BertConfig, tokens: int, length: int, device: str) -> Iterator[Pair]:
+    """Of full rows, short or long."""
+    shape = tokens, 3, config.num_heads, config.head_size
+    qkv, grad = _half(*shape, device=device), _half(tokens, *shape[2:], device=device)
+    bias = torch.randn(3 * config.hidden_size, device=device)
+    bounds = torch.arange(0, tokens + 1, length, device=device, dtype=torch.int32)
+    twin, calls = FlashTwin(qkv, bias, bounds, length), config.num_layers
+    if length <= LONGEST:
+        forward: Call = partial(attention_forward, qkv, bias, bounds, length)
+        backward: Call = partial(attention_backward, grad, qkv, bias, bounds, length)
+    else:  # the product before it has added its biases
+        out, normalisers = long_attention_forward(qkv, bounds, length)
+        forward = partial(long_attention_forward, qkv, bounds, length)
+        backward = partial(long_attention_backward, grad, qkv, out, normalisers, bounds, length)
+    yield Pair(f"attention, {length}", calls, forward, twin.forward)
+    yield Pair(f"attention backward, {length}", calls, backward, partial(twin.backward, grad))
+
+
+def _half(*shape: int, device: str) -> Tensor:
+    return torch.randn(*shape, device=device).bfloat16()
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What one kernel saves."""
+
+    kernel: str
+    calls: int
+    ms: float
+    twin_ms: float
+    share: float  # of a step
+
+
+def to_markdown(gains: list[Gain], step_ms: float) -> str:
+    """The table."""
+    lines = ["| kernel | calls a step | ms | twin's ms | saved of a step |", "|---|---|---|---|---|"]
+    lines += [f"| {g.kernel} | {g.calls} | {g.ms:.3f} | {g.twin_ms:.3f} | {100 * g.share:.1f} % |" for g in gains]
+    return "\n".join([*lines, "", f"A step takes {step_ms:.1f} ms."])
+
+
+def main() -> None:
+    """Time every pair, and print what is saved."""
+    from triton.testing import do_bench
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=65536)
+    parser.add_argument("--rate", type=float, default=1.02e6)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--bf16", action="store_true", help="without eight bits")
+    given = parser.parse_args()
+    config, step_ms = preset(given.size), 1e3 * given.tokens / given.rate
+    compiled = partial(torch.compile, dynamic=False)
+    pairs = list(passes(config, given.tokens, "cuda", eight=not given.bf16, wrap=compiled))
+    pairs += attention(config, given.tokens, given.length, "cuda")
+    gains = []
+    for pair in pairs:
+        ours, twin = (float(do_bench(run, warmup=20, rep=60, return_mode="median")) for run in (pair.ours, pair.twin))
+        gains.append(Gain(pair.name, pair.calls, ours, twin, pair.calls * (twin - ours) / step_ms))
+    print(torch.cuda.get_device_name(), torch.__version__)
+    print(to_markdown(gains, step_ms))
+    if given.json:
+        given.json.write_text(json.dumps([asdict(gain) for gain in gains], indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
