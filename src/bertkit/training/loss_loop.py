@@ -31,9 +31,7 @@ class LossRecord:
 class LossLoop(Loop[BatchT, CountsT, LossRecord]):
     """The loop over any batches whose counts are dataclasses of whole numbers."""
 
-    used_rows: UsedRows | None = (
-        None  # in float32 and bf16 on a CPU, where a model is trained; set before the first step
-    )
+    used_rows: UsedRows | None = None  # of a model that is trained on a CPU; set before the first step
 
     def differentiate(self, batch: BatchT, whole: Tensor) -> Tensor:
         """On a CPU without a gradient of all word embeddings."""

@@ -1,8 +1,8 @@
 """The word embeddings of a model that is fine-tuned on a CPU: of thirty thousand rows a batch has a few hundred.
 
 By itself every micro-batch makes a gradient of all rows, in memory that the system must hand out and fill with zeros, and
-in bf16 copies of it: a quarter to a half of a step of 32 short texts. Here a batch is given the rows that it has, as a table of their own, and their
-gradients are added to one that stays where it is, zero but for the rows of the step.
+in bf16 copies of it: a quarter to a third of a step of 32 short texts. Here a batch is given the rows that it has, as a
+table of their own, and their gradients are added to one that stays where it is, zero but for the rows of the step.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bertkit.model.bert import BertModel
 from bertkit.model.packed import PackedBatch
-
-
-class ModelObjective(Protocol):
-    """A loss of a model, in which word embeddings are read and not used as a decoder."""
-
-    model: BertModel
 
 
 class WithInputs(Protocol):
@@ -45,7 +38,7 @@ class UsedRows:
 
     @classmethod
     def of(cls, objective: Any) -> UsedRows | None:
-        """Those of an objective with a model; None where it is not on a CPU, or they are not trained."""
+        """Those of an objective with a model, which does not decode by them; None if not on a CPU, or not trained."""
         table = objective.model.encoder.embeddings.token.weight
         if table.device.type != "cpu" or not table.requires_grad:
             return None

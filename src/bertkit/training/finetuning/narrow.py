@@ -35,16 +35,15 @@ class NarrowStep:
         """The first micro-batch of a step sets the gradients, later ones add to them; its sums come back."""
         if is_first:
             self._refresh()
-        leaves = [copy for copy in self.copies.values() if copy.requires_grad]
+        copies = dict(self.copies)
         if self.used_rows:
-            batch, rows = self.used_rows.take(batch, self.dtype)
-            loss, sums = functional_call(self.objective, {**self.copies, self.used_rows.name: rows}, (batch, whole))
-            *found, of_rows = torch.autograd.grad(loss, [*leaves, rows], allow_unused=True)
-            self.used_rows.add(of_rows)
-        else:
-            loss, sums = functional_call(self.objective, self.copies, (batch, whole))
-            found = list(torch.autograd.grad(loss, leaves, allow_unused=True))
-        pairs = [(p.grad, grad) for p, grad in zip(self.parameters, found, strict=True) if grad is not None]
+            batch, copies[self.used_rows.name] = self.used_rows.take(batch, self.dtype)
+        loss, sums = functional_call(self.objective, copies, (batch, whole))
+        leaves = {name: copy for name, copy in copies.items() if copy.requires_grad}
+        found = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), allow_unused=True), strict=True))
+        if self.used_rows:
+            self.used_rows.add(found.pop(self.used_rows.name))
+        pairs = [(self.masters[name].grad, grad) for name, grad in found.items() if grad is not None]
         totals, grads = [total for total, _ in pairs if total is not None], [grad for _, grad in pairs]
         if is_first:
             torch._foreach_copy_(totals, grads)
