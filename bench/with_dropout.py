@@ -19,7 +19,7 @@ from bertkit.tasks.feed.epochs import FeedConfig
 from bertkit.tasks.feed.pretraining import held_out_feed
 from bertkit.tasks.pretraining import pretraining_losses
 
-TOKENS = 8192
+TOKENS, RATE = 8192, 0.1
 
 
 @torch.no_grad()
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("store")
-    parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batches", type=int, default=16)
     given = parser.parse_args()

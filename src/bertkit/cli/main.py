@@ -37,6 +37,7 @@ from bertkit.cli.train_head import train_head
 from bertkit.cli.tune_vectors import tune_vectors
 from bertkit.cli.vocab import app as vocab
 from bertkit.cli.words import words
+from bertkit.cores import settle_threads
 from bertkit.errors import BertkitError
 
 MOST_SHOWN = 2000  # characters of a line on standard error
@@ -98,6 +99,7 @@ def program(
 
 def main() -> None:
     """Run the command line; a BertkitError becomes one line and exit code 2."""
+    settle_threads(os.environ)
     warnings.showwarning = _print_warning
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller, as some schedulers do
