@@ -12,7 +12,8 @@ trials.toml names a recipe, how long a trial is (minutes or steps), changes for 
 
 --minutes is for this call: a trial that does not fit is left for the next call of the same command, one that is cut
 off goes on there, and what is done is not done again. --json holds the results; --out the runs, with their models.
---set KEY=VALUE and --each MINUTES change every trial, --only NAME chooses.
+--set KEY=VALUE and --each MINUTES change every trial, --only NAME chooses. With --look DATA each model is also asked what
+its loss does not tell (bench.quick_look).
 """
 
 import argparse
@@ -29,14 +30,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.quick_look import COLUMNS, look_at
 from bertkit.errors import BertkitError
+from bertkit.studies.data_folder import DataFolder
+from bertkit.studies.suite_parts import read_json, write_json
 from bertkit.training.journal import read_journal
 from bertkit.training.recipe import Recipe, read_recipe
 from bertkit.training.toml_text import read_toml, to_dataclass
 
 PLATEAU = 5.9  # the MLM loss of guessing by frequency
 ROOM = 40.0  # seconds that a trial may take beyond its own minutes: starting, and writing its model
-ASKED = "asked.toml"  # the trial's recipe, in its folder
+LOOK_ROOM = 40.0  # and for a look at it
+ASKED, LOOK = "asked.toml", "look.json"  # the trial's recipe, and what the model was found to be worth, in its folder
 DONE, CUT_OFF = "done", "cut off; the next call goes on with it"
 PATIENCE = 60.0  # seconds for a checkpoint when the time of this call is over
 
@@ -95,18 +100,29 @@ def trial_recipe(trials: Trials, trial: Trial) -> Recipe:
     )
 
 
-def run_here(out: Path) -> None:
-    """The trial that this folder was made for, in this process."""
+def run_here(out: Path, data: Path | None) -> None:
+    """The trial that this folder was made for, in this process, and a look at its model."""
     from bertkit.training.live import LiveLine
     from bertkit.training.run import run_pretraining
 
+    recipe = read_recipe(out / ASKED)
     with LiveLine() as live:
-        run_pretraining(read_recipe(out / ASKED), out, resume=True, observer=live)
+        done = run_pretraining(recipe, out, resume=True, observer=live)
+    if data and not done.stopped_by:
+        store = Path(recipe.data.held_out) if recipe.data.held_out else None
+        write_json(out / LOOK, look_at(out / "model", DataFolder.open(data), store))
 
 
-def run_fresh(out: Path, seconds: float) -> str:
+def run_fresh(out: Path, seconds: float, data: Path | None) -> str:
     """One trial in a process of its own, until the time is over: done, cut off, or why it failed."""
-    command = [sys.executable, "-m", "bench.pretrain_trials", "--one", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.pretrain_trials",
+        "--one",
+        str(out),
+        *(["--look", str(data)] if data else []),
+    ]
     log = out / "log.txt"
     with log.open("w", encoding="utf-8") as errors:
         child = subprocess.Popen(command, stderr=errors)
@@ -165,8 +181,8 @@ def summarise(out: Path) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The results as markdown, the best held-out loss first."""
-    names = ("trial", "held-out MLM loss", "MLM accuracy", "NSP accuracy", "steps", "M tokens", "M tokens/s",
-             "gradient norm", f"below {PLATEAU} at step (M tokens)", "changes")  # fmt: skip
+    names = ("trial", "held-out MLM loss", "MLM accuracy", "NSP accuracy", *(name for name, _ in COLUMNS.values()), "steps", "M tokens",
+             "M tokens/s", "gradient norm", f"below {PLATEAU} at step (M tokens)", "changes")  # fmt: skip
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in sorted(rows, key=lambda row: row.get("mlm_loss", math.inf)):
         lines.append("| " + " | ".join(_cells(row)) + " |")
@@ -183,6 +199,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         shown("mlm_loss", ".3f"),
         shown("mlm_accuracy", ".1%"),
         shown("nsp_accuracy", ".1%"),
+        *(shown(name, form) for name, (_, form) in COLUMNS.items()),
         shown("steps", ",.0f"),
         shown("tokens", ".1f", 1e-6),
         shown("tokens_per_second", ".2f", 1e-6),
@@ -206,7 +223,9 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     fresh.replace(path)
 
 
-def run_all(trials: Trials, out: Path, results: Path, minutes: float, *, keep_models: bool) -> list[dict[str, Any]]:
+def run_all(
+    trials: Trials, out: Path, results: Path, minutes: float, *, keep_models: bool, data: Path | None = None
+) -> list[dict[str, Any]]:
     """Every trial that is not done and fits into the time; all results so far come back."""
     recipes = {name: trial_recipe(trials, trial) for name, trial in trials.all().items()}  # all are checked at once
     deadline, begun = time.monotonic() + 60.0 * minutes, False
@@ -215,16 +234,18 @@ def run_all(trials: Trials, out: Path, results: Path, minutes: float, *, keep_mo
         if any(row["trial"] == name and row["recipe"] == recipe.to_toml() for row in rows):
             continue
         left = deadline - time.monotonic()
-        if left <= 0 or (begun and left < 60.0 * (recipe.minutes or 0.0) + ROOM):
+        room = ROOM + (LOOK_ROOM if data else 0.0)
+        if left <= 0 or (begun and left < 60.0 * (recipe.minutes or 0.0) + room):
             print(f"{name}: left for the next call", flush=True)
             continue
         begun, folder = True, prepare_folder(out / name, recipe)
-        ended = run_fresh(folder, left)
+        ended = run_fresh(folder, left, data)
         print(f"{name}: {ended}", flush=True)
         if ended == CUT_OFF:
             break
         own = list(to_dataclass(Trial, trials.trials[name]).set)
-        row = {"trial": name, "own": own, "error": None if ended == DONE else ended, **summarise(folder)}
+        found = read_json(folder / LOOK) if (folder / LOOK).is_file() else {}
+        row = {"trial": name, "own": own, "error": None if ended == DONE else ended, **summarise(folder), **found}
         rows = [other for other in rows if other["trial"] != name] + [{**row, "recipe": recipe.to_toml()}]
         write_rows(results, rows)
         for part in ("checkpoints",) if keep_models else ("checkpoints", "model"):
@@ -256,17 +277,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("build/trials.json"))
     parser.add_argument("--out", type=Path, default=Path("build/trials"))
     parser.add_argument("--keep-models", action="store_true")
+    parser.add_argument("--look", type=Path, metavar="DATA", help="the folder with tasks/, to look at each model")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)  # a trial's folder: it runs in this process
     given = parser.parse_args()
     try:
         if given.one:
-            run_here(given.one)
+            run_here(given.one, given.look)
             return
         if given.trials is None:
             parser.error("name a file of trials")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the run that goes on is told too
         trials = to_dataclass(Trials, read_toml(given.trials)).changed(given.changes, given.each, given.only)
-        print(table(run_all(trials, given.out, given.json, given.minutes, keep_models=given.keep_models)))
+        where = given.out, given.json, given.minutes
+        print(table(run_all(trials, *where, keep_models=given.keep_models, data=given.look)))
     except BertkitError as error:
         sys.exit(str(error))
 

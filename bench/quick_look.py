@@ -29,7 +29,12 @@ from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.suite_config import BLIMP, WORD_IN_CONTEXT, read_suite
 from bertkit.studies.suite_parts import SuiteSpec, run_part
 
-SHOWN = {"blimp": "BLiMP", "senses": "senses", "fair": "fair", "with_dropout": "loss with dropout"}
+COLUMNS = {  # of a table of models: what each is called there, and its form
+    "blimp": ("BLiMP", ".1%"),
+    "senses": ("senses", ".1%"),
+    "fair": ("fair", "+.2f"),
+    "with_dropout": ("loss with dropout", ".2f"),
+}
 
 
 def look_at(

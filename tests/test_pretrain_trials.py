@@ -8,6 +8,7 @@ from bench.pretrain_trials import Trials, read_rows, run_all, summarise, table, 
 
 from bertkit.errors import BertkitError
 from bertkit.training.toml_text import read_toml, to_dataclass
+from tests.studies.toy_data import make_data
 from tests.training.tiny import prepare_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* stand in the training text")  # there is but one sample
@@ -71,6 +72,24 @@ def test_trials_run_once_and_failures_are_told(
     capsys.readouterr()
     assert run_all(*where, minutes=2.0, keep_models=False) == made
     assert capsys.readouterr().out == ""  # nothing was left to do
+
+
+def test_a_look_at_each_model_stands_in_the_table(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    trials = to_dataclass(Trials, read_toml(folder / "trials.toml")).changed([], None, ["zero"])
+    data = make_data(tmp_path / "data")
+    (row,) = run_all(trials, tmp_path / "runs", tmp_path / "out.json", 2.0, keep_models=False, data=data)
+    assert row["error"] is None
+    assert 0.0 <= row["blimp"] <= 1.0
+    assert 0.0 <= row["senses"] <= 1.0
+    assert -2.0 <= row["fair"] <= 2.0
+    assert row["without_dropout"] == pytest.approx(row["mlm_loss"], abs=0.5)
+    assert abs(row["with_dropout"] - row["without_dropout"]) > 0
+    assert f"| {row['fair']:+.2f} | {row['with_dropout']:.2f} |" in table([row])
+    capsys.readouterr()
 
 
 def test_changes_and_lengths_of_all_and_of_one(folder: Path) -> None:
