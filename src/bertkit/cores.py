@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-# How long a thread of OpenMP looks for the others before it sleeps, some ten microseconds. Left alone it looks for many
-# milliseconds, and holds the core that another needs: beside two other programs a step took sixty times as long.
+# How often a thread of OpenMP looks for the others before it sleeps. Left alone it looks until its slice of time is over, and
+# holds the core that another needs: beside two other programs a step took sixty times as long as on a quiet machine.
 SPINS = 5000
 
 

@@ -95,9 +95,8 @@ class DataRecipe:
     negatives: Negatives = "strangers"  # what B is where it is not next; swapped: which of two comes first
     short_share: float = 0.1  # of pairs, drawn shorter than they could be
     shifted_share: float = 0.0  # of rows of stages before the longest, which begin at any position: none is new there
-    passes: dict[str, float] = field(
-        default_factory=dict
-    )  # of an epoch through the files of the store, by name; else 1
+    # How often an epoch reads files of the store, by name or pattern; once where none fits.
+    passes: dict[str, float] = field(default_factory=dict)
     workers: int = 2  # processes that build batches ahead, for each process that trains; 0: none
 
 

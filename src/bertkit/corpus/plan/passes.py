@@ -39,9 +39,8 @@ def chosen_stretches(layout: Layout, *, seed: int, epoch: int) -> tuple[Offsets,
         if share:
             rows = np.flatnonzero(layout.stretch_shard == shard)
             rows = rows[permute(len(rows), PASSES_KEY, seed, epoch, shard)]
-            rounding = draw_uniform(
-                make_keys(PASSES_KEY, seed, epoch, shard), 0
-            )  # so that one lone stretch has its turns
+            # By chance, so that one lone stretch has its turns.
+            rounding = draw_uniform(make_keys(PASSES_KEY, seed, epoch, shard), 0)
             starts = np.cumsum(sizes[rows]) - sizes[rows]
             counts[rows[starts + rounding * sizes[rows] < share * sizes[rows].sum()]] += 1
     stretches = np.repeat(np.arange(len(counts)), counts)

@@ -102,7 +102,7 @@ class FinetuneRun:
             batch_size=self.config.batch_size,
             seed=self.config.seed,
             micro_tokens=1,
-            pads=self.dtype is None and self.world.device.type == "cuda",
+            pads=self.dtype is None and self.world.device.type != "cpu",
             shape_for=shape_for if self.is_narrow and self.world.device.type == "cuda" else None,
         )
 
