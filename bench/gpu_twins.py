@@ -1,6 +1,6 @@
 """What each of our training kernels gains over what torch.compile, or a library, makes of the same work.
 
-    python -m bench.gpu_twins [--size base] [--length 128] [--tokens 65536] [--rate 1020000] [--json twins.json]
+    python -m bench.gpu_twins [--size base] [--lengths 128 512] [--tokens 65536] [--rate 1020000] [--json twins.json]
 
 The twin computes the same from the same tensors: plain torch, compiled, or FlashAttention with the biases around it. The gain
 is what the kernel saves in a step, times how often it runs there, as a share of the step at --rate tokens a second. A kernel
@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from bertkit.model.kernels.embedding import embed
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
+from bertkit.model.kernels.rows8 import narrow_and_sum, narrow_rows
 
 EPSILON = 1e-12
 MASKED = 0.15
+STACKS = 3  # all weights that go to eight bits are about so many of the larger matrices, as they are and transposed
 MULTIPLE = 64  # the vocabulary is padded to it in memory
 Call = Callable[[], Any]
 
@@ -110,6 +113,18 @@ def embedded(ids: tuple[Tensor, Tensor, Tensor], tables: tuple[Tensor, Tensor, T
     return [sum(table[one].float() for one, table in zip(ids, tables, strict=True)).to(tables[0].dtype)]  # type: ignore[union-attr]
 
 
+def narrowed(stack_GRK: Tensor) -> list[Tensor]:
+    """Every row of every matrix in eight bits, with its scale."""
+    values = stack_GRK.float()
+    scales = values.abs().amax(2).clamp(min=1e-20) / LARGEST
+    return [(values / scales[..., None]).to(torch.float8_e4m3fn).contiguous(), scales]
+
+
+def narrowed_and_summed(rows: Tensor) -> list[Tensor]:
+    """Rows in eight bits, and the sum of all as they were."""
+    return [*narrowed(rows[None]), rows.float().sum(0)]
+
+
 class FlashTwin:
     """FlashAttention of packed sequences: biases are added before it, and their gradients summed after it."""
 
@@ -139,7 +154,7 @@ class FlashTwin:
 
 
 def passes(config: BertConfig, tokens: int, device: str, *, eight: bool, wrap: Callable[[Any], Any]) -> Iterator[Pair]:
-    """LayerNorm and GELU of all layers, embeddings and the loss."""
+    """LayerNorm and GELU of all layers, copies in eight bits, embeddings and the loss."""
     hidden, wide, layers = config.hidden_size, config.intermediate_size, config.num_layers
     half = partial(_half, device=device)
     product, residual, d_out = half(tokens, hidden), half(tokens, hidden), half(tokens, hidden)
@@ -174,6 +189,16 @@ def passes(config: BertConfig, tokens: int, device: str, *, eight: bool, wrap: C
         lambda: gelu_backward_(d_up, up, wide_bias, *narrow),
         partial(wrap(activated_back), d_up.clone(), up, wide_bias, scales, gain, eight),
     )
+    if eight:
+        weights, d_qkv = half(layers, wide, hidden), half(tokens, 3 * hidden)
+        for name, stack in (("weights in eight bits", weights), ("the same, transposed", weights.mT)):
+            yield Pair(name, STACKS, partial(narrow_rows, stack), partial(wrap(narrowed), stack))
+        yield Pair(
+            "rows in eight bits and their sum, of 512 alone",
+            layers,
+            partial(narrow_and_sum, d_qkv),
+            partial(wrap(narrowed_and_summed), d_qkv),
+        )
     num_masked, vocab = int(MASKED * tokens), config.vocab_size
     logits = half(num_masked, -(-vocab // MULTIPLE) * MULTIPLE)
     loss = (
@@ -223,11 +248,13 @@ class Gain:
     share: float  # of a step
 
 
-def to_markdown(gains: list[Gain], step_ms: float) -> str:
-    """The table."""
-    lines = ["| kernel | calls a step | ms | twin's ms | saved of a step |", "|---|---|---|---|---|"]
-    lines += [f"| {g.kernel} | {g.calls} | {g.ms:.3f} | {g.twin_ms:.3f} | {100 * g.share:.1f} % |" for g in gains]
-    return "\n".join([*lines, "", f"A step takes {step_ms:.1f} ms."])
+HEAD = "| kernel | calls a step | ms | twin's ms | saved of a step |\n|---|---|---|---|---|"
+
+
+def line(gain: Gain) -> str:
+    """Of the table."""
+    saved = f"{100 * gain.share:.1f} %"
+    return f"| {gain.kernel} | {gain.calls} | {gain.ms:.3f} | {gain.twin_ms:.3f} | {saved} |"
 
 
 def main() -> None:
@@ -236,7 +263,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="base")
-    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[128, 512], help="of the rows that attention is given"
+    )
     parser.add_argument("--tokens", type=int, default=65536)
     parser.add_argument("--rate", type=float, default=1.02e6)
     parser.add_argument("--json", type=Path)
@@ -244,14 +273,14 @@ def main() -> None:
     given = parser.parse_args()
     config, step_ms = preset(given.size), 1e3 * given.tokens / given.rate
     compiled = partial(torch.compile, dynamic=False)
-    pairs = list(passes(config, given.tokens, "cuda", eight=not given.bf16, wrap=compiled))
-    pairs += attention(config, given.tokens, given.length, "cuda")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; a step takes {step_ms:.1f} ms\n\n{HEAD}")
+    pairs = [passes(config, given.tokens, "cuda", eight=not given.bf16, wrap=compiled)]
+    pairs += [attention(config, given.tokens, length, "cuda") for length in given.lengths]
     gains = []
-    for pair in pairs:
+    for pair in chain.from_iterable(pairs):
         ours, twin = (float(do_bench(run, warmup=20, rep=60, return_mode="median")) for run in (pair.ours, pair.twin))
         gains.append(Gain(pair.name, pair.calls, ours, twin, pair.calls * (twin - ours) / step_ms))
-    print(torch.cuda.get_device_name(), torch.__version__)
-    print(to_markdown(gains, step_ms))
+        print(line(gains[-1]), flush=True)
     if given.json:
         given.json.write_text(json.dumps([asdict(gain) for gain in gains], indent=1), encoding="utf-8")
 

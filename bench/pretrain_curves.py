@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("recipe", type=Path, nargs="?")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--set", action="append", default=[], dest="changes")
     parser.add_argument("--json", type=Path)
@@ -72,7 +73,7 @@ def main() -> None:
     recipe = replace(recipe, checkpoints=replace(recipe.checkpoints, every_steps=0))
     rows = []
     for way in given.ways:
-        for seed in range(given.seeds):
+        for seed in range(given.first_seed, given.first_seed + given.seeds):
             row = {"way": way, "seed": seed, **train(replace(recipe, seed=seed, **WAYS[way]))}
             rows.append(row)
             if given.json:  # anew after every run: a run that is killed leaves those before it
