@@ -127,9 +127,14 @@ def compile_peers(names: Sequence[str], given: argparse.Namespace) -> None:
     """Fill torch's cache, a process each; what fails here is compiled when it is measured."""
     command = [sys.executable, "-m", "bench.gpu", "--store", given.store, "--tokenizer", given.tokenizer]
     command += ["-o", str(given.out), "--compile"]
-    asked = [[*command, name, str(dropout)] for name in names for compiled, dropout in PEERS.get(name, ()) if compiled]
+    asked: dict[tuple[object, ...], list[str]] = {}  # rows of the same shapes share what is compiled
+    for name in names:
+        for dropout in [dropout for compiled, dropout in PEERS.get(name, ()) if compiled]:
+            work = peer_work(WORKS[name])
+            shapes = (work.size, work.max_length, work.tokens_per_batch, dropout)
+            asked.setdefault(shapes, [*command, name, str(dropout)])
     with ThreadPoolExecutor(len(asked) or 1) as pool:
-        list(pool.map(_run_quietly, asked))
+        list(pool.map(_run_quietly, asked.values()))
 
 
 def _run_quietly(command: list[str]) -> None:

@@ -27,8 +27,8 @@ from bertkit.model.fast_inference import can_use_eight_bits
 from bertkit.model.packed import pack
 from bertkit.model.pooling import pool
 
-ROWS, LENGTH = 1056, 128  # as many tokens as `embed` computes at once
-PEER_ROWS = (512, 1056)
+LENGTH = 128
+OWN_ROWS, PEER_ROWS = (1056, 528), (512, 1056)  # the first of ours is as many tokens as `embed` computes at once
 PEER_BATCHES = (32, 128, 512)  # texts; the first is its default
 Vectors = NDArray[np.floating[Any]]
 
@@ -47,28 +47,31 @@ def encoder_ways(data: Data, size: str = "base") -> Ways:
     """Tokens a second of full rows, the peer and bertkit in bf16, and bertkit in eight bits."""
     torch.manual_seed(0)
     model = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE).eval()
-    ids = real_rows(data, max(PEER_ROWS))
-    batch = pack([row.tolist() for row in ids]).to(DEVICE)
+    ids = real_rows(data, max(OWN_ROWS + PEER_ROWS))
+    whole = pack([row.tolist() for row in ids]).to(DEVICE)
     with torch.inference_mode():
-        exact = pool(model.encoder(batch, backend="sdpa"), batch, "mean").float()
-    batch, half = pack([row.tolist() for row in ids[:ROWS]]).to(DEVICE), copy.deepcopy(model).to(torch.bfloat16)
+        exact = pool(model.encoder(whole, backend="sdpa"), whole, "mean").float()
+    half = copy.deepcopy(model).to(torch.bfloat16)
 
-    def own(way: str, *, eight_bits: bool) -> dict[str, Any]:
+    def own(way: str, rows: int, *, eight_bits: bool) -> dict[str, Any]:
         if eight_bits and not can_use_eight_bits(half.encoder):
             raise RuntimeError("this device does not multiply in eight bits")  # and bf16 would be measured in its place
         if eight_bits:
             half.encoder.use_eight_bits()
-        return asdict(measure(way, lambda: pool(half.encoder(batch), batch, "mean"), batch.num_tokens, exact[:ROWS]))
+        batch = pack([row.tolist() for row in ids[:rows]]).to(DEVICE)
+        return asdict(measure(way, lambda: pool(half.encoder(batch), batch, "mean"), batch.num_tokens, exact[:rows]))
 
     def peer(way: str, rows: int) -> dict[str, Any]:
         some = ids[:rows]
         return asdict(measure(way, peer_encoder(model, torch.from_numpy(some).to(DEVICE)), some.size, exact[:rows]))
 
-    names = {f"transformers eager, {rows} rows": rows for rows in PEER_ROWS}
+    theirs = {f"transformers eager, {rows} rows": rows for rows in PEER_ROWS}
+    ours = {
+        f"bertkit {kind}, {rows} rows": (rows, kind != "bf16") for kind in ("bf16", "eight bits") for rows in OWN_ROWS
+    }
     return {
-        **{way: partial(peer, way, rows) for way, rows in names.items()},
-        "bertkit bf16": partial(own, "bertkit bf16", eight_bits=False),
-        "bertkit eight bits": partial(own, "bertkit eight bits", eight_bits=True),
+        **{way: partial(peer, way, rows) for way, rows in theirs.items()},
+        **{way: partial(own, way, rows, eight_bits=eight) for way, (rows, eight) in ours.items()},
     }
 
 
