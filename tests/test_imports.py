@@ -78,3 +78,15 @@ def test_imports_point_one_way(room: str) -> None:
 def test_torch_stays_unloaded(code: str) -> None:
     script = f"{code}\nimport sys\nassert 'torch' not in sys.modules\nassert 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_plain_run_starts_without_the_compiler_and_without_what_shards_weights() -> None:
+    script = """
+import sys
+from bertkit.training.determinism import deterministic_algorithms
+import bertkit.training.run
+with deterministic_algorithms(False):
+    pass
+assert not {"torch._dynamo", "torch._inductor", "torch.distributed.tensor"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -18,9 +18,9 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, Hu
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 
 from bertkit.errors import BertkitError
+from bertkit.training.sharding import is_shard
 
 # DCP's own format keeps its metadata as a pickle. Its safetensors format keeps each shard's place in the file's
 # header, as JSON, so that nothing is ever unpickled.
@@ -52,7 +52,7 @@ def read_shards(folder: Path, model: nn.Module) -> dict[str, Tensor]:
 
 def _room(stored: TensorStorageMetadata, p: Tensor | None) -> Tensor:
     """Zeros to be filled: sharded where the parameter is."""
-    if isinstance(p, DTensor) and stored.size == p.shape:
+    if p is not None and is_shard(p) and stored.size == p.shape:
         return torch.zeros_like(p.detach(), dtype=stored.properties.dtype)
     return torch.zeros(stored.size, dtype=stored.properties.dtype, device=None if p is None else p.device)
 

@@ -25,7 +25,6 @@ from bertkit.model.bert import BertModel
 from bertkit.model.formats import load_model, save_model
 from bertkit.model.formats.safetensors_files import read_safetensors, write_safetensors
 from bertkit.tokenizer import Tokenizer
-from bertkit.training.checkpoint_shards import write_shards
 from bertkit.training.sharding import gather, local_part
 from bertkit.training.world import World
 
@@ -100,6 +99,8 @@ class CheckpointFolder:
 
     def save_shards(self, tensors: Mapping[str, Tensor], step: int, world: World) -> None:
         """Every process writes its part of the optimizer's state aside; `save` then makes it a checkpoint."""
+        from bertkit.training.checkpoint_shards import write_shards  # slow to import
+
         broken = torch.tensor([float(find_broken(tensors) is not None)], device=world.device)
         if world.sum(broken).item():
             raise BertkitError(f"the optimizer's state is not finite after step {step}: nothing was saved; {LOWER}")

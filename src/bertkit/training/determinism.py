@@ -16,13 +16,19 @@ def deterministic_algorithms(on: bool) -> Iterator[None]:
     before, filled = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
     if on:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose anew each time
-    torch.use_deterministic_algorithms(on)
+    _choose_algorithms(on)
     settings.fill_uninitialized_memory = False
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        _choose_algorithms(before)
         settings.fill_uninitialized_memory = filled
+
+
+def _choose_algorithms(deterministic: bool) -> None:
+    """Say it only where it is news: torch imports its compiler for it, which takes most of a second."""
+    if deterministic != torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(deterministic)
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

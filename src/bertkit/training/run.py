@@ -6,6 +6,7 @@ the end model/ (an ordinary BERT folder with its card) and report.html. Only the
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from bertkit.errors import BertkitError
 from bertkit.model.bert import BertModel
 from bertkit.text.folders import make_folder, only_one
 from bertkit.training.budget import TimeBudget, TimedPlan, TimedSchedule, count_looks
-from bertkit.training.checkpoint_shards import read_shards
 from bertkit.training.checkpoints import Checkpoint, CheckpointFolder, fingerprint
 from bertkit.training.data import RunData
 from bertkit.training.determinism import deterministic_algorithms
@@ -136,8 +136,7 @@ class Run:
         progress, guard = Progress(recipe.steps), Guard()
         optimizers = build_optimizers(self.model, recipe.optimizer)
         if found:
-            tensors = read_shards(found.shards, self.model) if found.shards else found.optimizer
-            import_state(optimizers, self.model, tensors)
+            import_state(optimizers, self.model, self._stored_state(found))
             state = found.state
             progress = Progress(**{name: state[name] for name in Progress.__dataclass_fields__ if name in state})
             guard = Guard.from_json(state["guard"])
@@ -152,6 +151,13 @@ class Run:
         if recipe.log_layers and self.world.is_first:
             trainer.watch = self.watch = LayerWatch(self.model, recipe.log_layers)
         return trainer
+
+    def _stored_state(self, found: Checkpoint) -> Mapping[str, Tensor]:
+        if not found.shards:
+            return found.optimizer
+        from bertkit.training.checkpoint_shards import read_shards  # slow to import
+
+        return read_shards(found.shards, self.model)
 
     def _lengths(self, progress: Progress) -> tuple[Plan, Schedule, TimeBudget | None]:
         """By steps, or by time."""

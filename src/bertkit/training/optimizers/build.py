@@ -11,13 +11,12 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
 from bertkit.errors import BertkitError
 from bertkit.training.optimizers.lamb import Lamb
 from bertkit.training.optimizers.muon import SCALES, MatrixScale, Muon
-from bertkit.training.sharding import local_part, shard_like
+from bertkit.training.sharding import is_shard, local_part, shard_like
 
 OptimizerName = Literal["adamw", "lamb", "muon"]
 OPTIMIZERS: tuple[OptimizerName, ...] = ("adamw", "lamb", "muon")
@@ -134,7 +133,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tenso
     found = [p.grad for p in parameters if p.grad is not None]
     grads = [local_part(grad) for grad in found]
     norm = torch.nn.utils.get_total_norm(grads, foreach=True)
-    if found and isinstance(found[0], DTensor):  # shards: every process adds the part that it has
+    if found and is_shard(found[0]):  # shards: every process adds the part that it has
         squared = norm.square()
         dist.all_reduce(squared, group=found[0].device_mesh.get_group())
         norm = squared.sqrt()
