@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product as combinations
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,18 +17,30 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from bertkit.model.config import preset
-from bertkit.model.kernels import attention, gelu_product, products
+from bertkit.model.kernels import attention, products, tiled_products
 from bertkit.model.kernels.bulk import copies_in_bulk
 from bertkit.model.kernels.bulk_attention import bulk_attention_forward
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
-from bertkit.model.kernels.rows8 import add_product8_, narrow_and_sum, narrow_rows, product8
+from bertkit.model.kernels.rows8 import add_product8_, narrow_and_sum, narrow_rows, product8, to_int8
 
 DEVICE = "cuda"
 LONG = 512
 WARPS, REGISTERS = (4, 8), (None, 128, 168)
 CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
+TILES = tuple(
+    tiled_products.Tiles(*sizes)  # rows, outputs, inputs, warps, stages, programs
+    for sizes in (
+        (128, 128, 128, 4, 2, 2),
+        (128, 128, 128, 8, 3, 1),
+        (128, 128, 64, 4, 4, 2),
+        (128, 256, 128, 8, 3, 1),
+        (256, 128, 128, 8, 2, 1),
+        (256, 128, 64, 8, 4, 1),
+        (256, 128, 128, 8, 3, 1),
+    )
+)
 
 
 class Report:
@@ -119,13 +130,17 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
     rows8, weights8, matrix8 = narrow_rows(rows[None]), narrow_rows(weights[None]), products.narrow_matrix(weights)
     wide, narrow = 2.0 * (rows.numel() + residual.numel()), 2.0 * residual.numel() + rows.numel()
     operations = 2.0 * tokens * inputs * outputs
-
-    def time_gelu(module: ModuleType, way: str) -> None:
-        half_, eight = partial(module.gelu_product, rows), partial(module.gelu_product8, rows8.values)
-        report(f"{name} with GELU, bf16, {way}", partial(half_, weights, bias), wide, operations)
-        report(f"{name} with GELU, eight bits, {way}", partial(eight, matrix8, bias), narrow, operations)
-
-    time_gelu(gelu_product, "ours on Hopper")
+    with_gelu = partial(tiled_products.gelu_product, rows, weights, bias)
+    report(f"{name} with GELU, bf16, ours on Hopper", with_gelu, wide, operations)
+    whole, least = (to_int8(rows), to_int8(weights)), float(residual.numel() + rows.numel())
+    known = tiled_products.INT8, tiled_products.INT8_GELU
+    for tiles in (None, *(TILES if tune else ())):
+        tiled_products.INT8, tiled_products.INT8_GELU = (tiles, tiles) if tiles else known
+        way = f", {tuple(tiles)}" if tiles else ""
+        report(f"{name}, int8{way}", partial(tiled_products.product_int8, *whole), narrow, operations)
+        with_gelu = partial(tiled_products.gelu_product_int8, *whole, bias)
+        report(f"{name} with GELU, int8{way}", with_gelu, least, operations)
+    tiled_products.INT8, tiled_products.INT8_GELU = known
     report(f"{name}, bf16 by torch", partial(torch.mm, rows, weights.t()), wide, operations)
     report(f"{name}, eight bits by torch", partial(product8, rows8, weights8), narrow, operations)
     chosen = products.CANDIDATES
@@ -134,7 +149,8 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
         products._plan.cache_clear()
         best = f"best of {candidates}"
         report(f"{name}, bf16, {best}", partial(products.product, rows, weights), wide, operations)
-        time_gelu(products, f"cuBLASLt, {best}")
+        with_gelu = partial(products.gelu_product, rows, weights, bias)
+        report(f"{name} with GELU, bf16, cuBLASLt, {best}", with_gelu, wide, operations)
         added = partial(products.add_product8_, rows8.values, matrix8, residual)
         report(f"{name} added to, eight bits, {best}", added, narrow, operations)
         added = partial(add_product8_, residual, rows8, weights8)

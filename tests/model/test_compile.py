@@ -72,14 +72,27 @@ def test_attention_of_short_sequences(compiled: Callable[[int], list[Any]]) -> N
 
 def test_what_is_for_hopper_alone(compiled: Callable[[int], list[Any]]) -> None:
     from bertkit.model.kernels.bulk_attention import bulk_attention_forward
-    from bertkit.model.kernels.gelu_product import launch
+    from bertkit.model.kernels.tiled_products import launch
 
     made, bias = compiled(90), torch.zeros(3072, dtype=torch.bfloat16)
     bulk_attention_forward(half(128, 3, 12, 64), torch.zeros(3 * 12 * 64), STARTS, 128)
-    launch(half(512, 768), half(3072, 768), bias)
-    rows8, weights8 = (half(n, 768).to(torch.float8_e4m3fn) for n in (512, 3072))
-    launch(rows8, weights8, bias, torch.ones(1))
-    assert len(made) == 3
+    launch(half(512, 768), half(3072, 768), bias, gelu=True)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("capability", [89, 90])
+def test_sentence_vectors_in_eight_bits(compiled: Callable[[int], list[Any]], capability: int) -> None:
+    from bertkit.model.kernels.layer_norm import norm_forward
+    from bertkit.model.kernels.rows8 import to_int8
+    from bertkit.model.kernels.tiled_products import gelu_product_int8, product_int8
+
+    made, row, bias = compiled(capability), torch.zeros(768), torch.zeros(3072, dtype=torch.bfloat16)
+    rows8 = norm_forward(half(512, 768), half(512, 768), row, row, row, 1e-12, int8=True).rows8
+    assert rows8 is not None
+    product_int8(rows8, to_int8(half(2304, 768)))
+    product_int8(rows8, to_int8(half(3072, 768)), bias)
+    gelu_product_int8(rows8, to_int8(half(3072, 768)), bias)
+    assert len(made) == 4
 
 
 @pytest.mark.parametrize(("capability", "width"), [(90, 64), (89, 64), (89, 128), (80, 128)])

@@ -10,7 +10,7 @@ from torch import Tensor
 from bertkit.model import preset
 from bertkit.model.bert import BertModel
 from bertkit.model.fast_inference import takes_fast_inference
-from bertkit.model.kernels.e4m3 import ACTIVATION, LARGEST
+from bertkit.model.kernels.e4m3 import ACTIVATION
 from bertkit.model.kernels.products import Matrix8
 from bertkit.model.packed import PackedBatch, pack
 from bertkit.tasks.pretraining import IGNORED, PretrainingBatch
@@ -152,14 +152,14 @@ def fast_inference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     from bertkit.model.kernels.bulk import copies_in_bulk
 
     in_bulk = request.param == "in bulk" and (INTERPRETED or copies_in_bulk(torch.device(DEVICE)))
-    for module in ("bulk_attention", "gelu_product"):
+    for module in ("bulk_attention", "tiled_products"):
         monkeypatch.setattr(f"bertkit.model.kernels.{module}.copies_in_bulk", lambda device: in_bulk)
     monkeypatch.setattr("bertkit.model.kernels.bulk_attention.LEAST_PROGRAMS", 1)
     if not INTERPRETED:
         monkeypatch.setattr("bertkit.model.fast_inference.LEAST_TOKENS", 1)
         return
     monkeypatch.setattr("bertkit.model.encoder.takes_fast_inference", lambda encoder, batch: not encoder.training)
-    for function in (product, gelu_product, gelu_product8, add_product8_):
+    for function in (product, gelu_product, add_product8_):
         monkeypatch.setattr(f"bertkit.model.kernels.products.{function.__name__}", function)
 
 
@@ -169,11 +169,6 @@ def product(rows: Tensor, weights: Tensor) -> Tensor:
 
 def gelu_product(rows: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
     return F.gelu(F.linear(rows, weights, bias), approximate="tanh")
-
-
-def gelu_product8(rows8: Tensor, weights: Matrix8, bias: Tensor) -> Tensor:
-    active = gelu_product(rows8.float() / ACTIVATION, weights.values.float() * weights.scale, bias.float())
-    return (active * ACTIVATION).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)
 
 
 def add_product8_(rows8: Tensor, weights: Matrix8, residual: Tensor) -> Tensor:

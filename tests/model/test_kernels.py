@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertkit.model.kernels.e4m3 import ACTIVATION
+from bertkit.model.kernels.e4m3 import ACTIVATION, LARGEST
 from bertkit.model.packed import pack
 from bertkit.tasks.pretraining import IGNORED
 from tests.model.interpreter import DEVICE, INTERPRETED, KERNEL_MARKS, mend_interpreter, on_gpu_alone
@@ -308,7 +308,7 @@ def test_means_of_a_part_of_longer_rows() -> None:
 @on_gpu_alone
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
-    from bertkit.model.kernels.products import add_product8_, gelu_product, gelu_product8, narrow_matrix, product
+    from bertkit.model.kernels.products import add_product8_, gelu_product, narrow_matrix, product
 
     torch.manual_seed(0)
     weights, bias = random(512, 256, scale=0.05).to(dtype), random(512).to(dtype)
@@ -322,7 +322,6 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
             continue
         x8 = (x.float() * ACTIVATION).to(torch.float8_e4m3fn)
         residual, small = random(rows, 512), narrow_matrix(weights)
-        assert off(gelu_product8(x8, small, bias).float() / ACTIVATION, active) < EIGHT
         summed = add_product8_(x8, small, residual.to(dtype))
         assert off(summed, plain + residual.double()) < EIGHT
     assert product(x[:0], weights).shape == (0, 512)
@@ -330,20 +329,46 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(("rows", "outputs", "inputs"), [(300, 512, 256), (1, 80, 48), (129, 272, 400)])
 def test_gelu_of_products(rows: int, outputs: int, inputs: int) -> None:
-    """In bf16 and in eight bits, also where tiles reach beyond all edges."""
-    from bertkit.model.kernels.gelu_product import launch
-    from bertkit.model.kernels.products import narrow_matrix
+    """Also where tiles reach beyond all edges."""
+    from bertkit.model.kernels.tiled_products import launch
 
     torch.manual_seed(0)
     x, weights = random(rows, inputs).bfloat16(), random(outputs, inputs, scale=0.1).bfloat16()
     bias = random(outputs).bfloat16()
     expected = F.gelu(F.linear(x.double(), weights.double(), bias.double()))
-    assert off(launch(x, weights, bias), expected) < BF16
-    x8, small = (x * ACTIVATION).to(torch.float8_e4m3fn), narrow_matrix(weights)
-    near = F.gelu(F.linear(x8.double() / ACTIVATION, small.values.double() * small.scale, bias.double()))
-    made = launch(x8, small.values, bias, small.scale)
-    assert made.dtype == torch.float8_e4m3fn
-    assert off(made.float() / ACTIVATION, near) < EIGHT
+    assert off(launch(x, weights, bias, gelu=True), expected) < BF16
+
+
+@pytest.mark.parametrize(("rows", "outputs", "inputs"), [(300, 512, 256), (1, 80, 48), (129, 272, 400)])
+def test_products_of_int8(rows: int, outputs: int, inputs: int) -> None:
+    from bertkit.model.kernels.rows8 import Rows8, to_int8
+    from bertkit.model.kernels.tiled_products import gelu_product_int8, product_int8
+
+    torch.manual_seed(0)
+    x, weights = to_int8(random(rows, inputs) * random(rows, 1).exp()), to_int8(random(outputs, inputs, scale=0.1))
+    bias = random(outputs).bfloat16()
+    exact = (x.values.double() * x.scales[:, None]) @ (weights.values.double() * weights.scales[:, None]).t()
+    assert off(product_int8(x, weights), exact) < BF16
+    assert off(product_int8(x, weights, bias), exact + bias.double()) < BF16
+    active = gelu_product_int8(x, weights, bias)
+    assert active.dtype == torch.float8_e4m3fn
+    assert off(active.float() / ACTIVATION, F.gelu(exact + bias.double()).clamp(max=LARGEST / ACTIVATION)) < EIGHT
+    assert product_int8(Rows8(x.values[:0], x.scales[:0]), weights).shape == (0, outputs)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 80), (ROWS, 768), (7, 1024)])
+def test_layer_norm_leaves_int8_with_a_scale_a_row(rows: int, width: int) -> None:
+    from bertkit.model.kernels.layer_norm import norm_forward
+
+    torch.manual_seed(0)
+    x, bias, weight, shift = random(rows, width).bfloat16(), random(width), random(width), random(width)
+    normed = norm_forward(x, None, bias, weight, shift, 1e-12, int8=True)
+    assert normed.rows8 is not None
+    values, scales = normed.rows8
+    exact = F.layer_norm(x.double() + bias.double(), (width,), weight.double(), shift.double(), 1e-12)
+    assert values.dtype == torch.int8
+    assert (values.abs().amax(1) == 127).all()
+    assert ((values.double() * scales[:, None] - exact).abs() <= 0.502 * scales[:, None]).all()
 
 
 @on_gpu_alone

@@ -1,9 +1,10 @@
 """The encoder's forward pass alone by our kernels, for large batches on one GPU in half precision.
 
-The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` the two large products of a layer, up and
-down, take rows in eight bits, from copies made once; queries and keys would not stand it (docs/log.md). The choice
-between the two ways is `takes_fast_inference`, and the first batch of a kind is a trial (trial.py). GELU is the product's
-own epilogue, in its tanh form: at most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
+The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` three products of a layer take rows in eight
+bits, from copies made once: qkv and up in int8 with a scale a token, down in e4m3, since no program has a whole row of
+GELU's result on chip; queries and keys would not stand e4m3 (docs/log.md). The choice between the two ways is
+`takes_fast_inference`, and the first batch of a kind is a trial (trial.py). GELU is the product's own epilogue, in its tanh
+form: at most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
 """
 
 import importlib.util
@@ -18,7 +19,9 @@ from bertkit.model.trial import run_or_none
 
 if TYPE_CHECKING:
     from bertkit.model.encoder import Encoder, Layer
+    from bertkit.model.kernels.layer_norm import Normed
     from bertkit.model.kernels.products import Matrix8
+    from bertkit.model.kernels.rows8 import Rows8
 
 LEAST_TOKENS = 4096  # below this, launching our kernels takes longer than they save
 HEAD_SIZES = (16, 32, 64, 128)
@@ -28,7 +31,8 @@ CAPABILITY, CAPABILITY8 = (8, 0), (8, 9)
 class Eight(NamedTuple):
     """A layer's matrices in eight bits."""
 
-    up: "Matrix8"
+    qkv: "Rows8"
+    up: "Rows8"
     down: "Matrix8"
 
 
@@ -79,50 +83,64 @@ def fast_forward(
     ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
     with torch.cuda.device_of(batch.token_ids):
         summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
-        no_bias = torch.zeros_like(parts.norm.weight)
-        x = norm_forward(summed, None, no_bias, parts.norm.weight, parts.norm.bias, parts.norm.eps).out
+        no_bias, norm = torch.zeros_like(parts.norm.weight), parts.norm
+        x = norm_forward(summed, None, no_bias, norm.weight, norm.bias, norm.eps, int8=eights is not None)
         last = len(encoder.layers) - 1
         for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
             chosen = rows if index == last else None
             x = _layer(layer, x, batch, chosen, eights[index] if eights else None)
-    return x
+    return x.out
 
 
-def _layer(layer: "Layer", x: Tensor, batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> Tensor:
+def _layer(layer: "Layer", x: "Normed", batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> "Normed":
+    from bertkit.model.kernels.layer_norm import norm_forward
+    from bertkit.model.kernels.products import add_product8_, product
+    from bertkit.model.kernels.tiled_products import gelu_product, gelu_product_int8
+
+    mixed, residual = _attend(layer, x, batch, eight), x.out
+    if rows is not None:
+        mixed, residual = mixed[rows], residual[rows]
+    norm, out, int8 = layer.attention_norm, layer.attention_output, eight is not None
+    made = product(mixed, out.weight)
+    x = norm_forward(made, residual, out.bias, norm.weight, norm.bias, norm.eps, int8=int8)
+    norm = layer.output_norm
+    if eight is None or x.rows8 is None:
+        active = gelu_product(x.out, layer.up.weight, layer.up.bias)
+        return norm_forward(
+            product(active, layer.down.weight), x.out, layer.down.bias, norm.weight, norm.bias, norm.eps
+        )
+    active = gelu_product_int8(x.rows8, eight.up, layer.up.bias)
+    made = add_product8_(active, eight.down, x.out)
+    return norm_forward(made, None, layer.down.bias, norm.weight, norm.bias, norm.eps, int8=int8)
+
+
+def _attend(layer: "Layer", x: "Normed", batch: PackedBatch, eight: Eight | None) -> Tensor:
+    """What every token gathers from the others, [T, D]."""
     from bertkit.model.kernels.attention import LONGEST, attention_forward
     from bertkit.model.kernels.bulk_attention import bulk_attention_forward, takes_bulk_attention
-    from bertkit.model.kernels.gelu_product import gelu_product, gelu_product8
-    from bertkit.model.kernels.layer_norm import norm_forward
     from bertkit.model.kernels.long_attention import long_attention_forward
-    from bertkit.model.kernels.products import add_product8_, product
+    from bertkit.model.kernels.products import product
+    from bertkit.model.kernels.tiled_products import product_int8
 
-    is_long, heads = batch.max_seqlen > LONGEST, layer.num_heads
+    weight, bias = layer.qkv.weight, layer.qkv.bias
+    is_long, shape = batch.max_seqlen > LONGEST, (x.out.shape[0], 3, layer.num_heads, -1)
+    if eight is not None and x.rows8 is not None:
+        qkv = product_int8(x.rows8, eight.qkv, bias if is_long else None).view(shape)
+    else:
+        qkv = (F.linear(x.out, weight, bias) if is_long else product(x.out, weight)).view(shape)
     if is_long:
-        qkv = F.linear(x, layer.qkv.weight, layer.qkv.bias).view(x.shape[0], 3, heads, -1)
-        mixed = long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
-    else:
-        qkv = product(x, layer.qkv.weight).view(x.shape[0], 3, heads, -1)
-        in_bulk = takes_bulk_attention(qkv, batch.cu_seqlens, batch.max_seqlen)
-        attend = bulk_attention_forward if in_bulk else attention_forward
-        mixed = attend(qkv, layer.qkv.bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
-    if rows is not None:
-        x, mixed = x[rows], mixed[rows]
-    norm, out = layer.attention_norm, layer.attention_output
-    made = product(mixed, out.weight)
-    normed = norm_forward(made, x, out.bias, norm.weight, norm.bias, norm.eps, eight=eight is not None)
-    norm = layer.output_norm
-    if eight is None or normed.rows8 is None:
-        active = gelu_product(normed.out, layer.up.weight, layer.up.bias)
-        made, residual = product(active, layer.down.weight), normed.out
-    else:
-        active = gelu_product8(normed.rows8.values, eight.up, layer.up.bias)
-        made, residual = add_product8_(active, eight.down, normed.out), None
-    return norm_forward(made, residual, layer.down.bias, norm.weight, norm.bias, norm.eps).out
+        return long_attention_forward(qkv, batch.cu_seqlens, batch.max_seqlen)[0].flatten(1)
+    in_bulk = takes_bulk_attention(qkv, batch.cu_seqlens, batch.max_seqlen)
+    attend = bulk_attention_forward if in_bulk else attention_forward
+    return attend(qkv, bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
 
 
 def narrow_layers(encoder: "Encoder") -> list[Eight]:
     """Every layer's matrices in eight bits."""
     from bertkit.model.kernels.products import narrow_matrix
+    from bertkit.model.kernels.rows8 import to_int8
 
     layers = cast("list[Layer]", encoder.layers)
-    return [Eight(narrow_matrix(layer.up.weight), narrow_matrix(layer.down.weight)) for layer in layers]
+    return [
+        Eight(to_int8(layer.qkv.weight), to_int8(layer.up.weight), narrow_matrix(layer.down.weight)) for layer in layers
+    ]

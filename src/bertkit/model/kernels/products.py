@@ -2,9 +2,9 @@
 of its algorithms where another is often 5 to 15 % faster.
 
 Out = rows @ weights.T, then GELU (in its tanh form) of that and a bias, or a residual added before anything is rounded;
-either saves a pass over memory. Rows and weights are in half precision, or in eight bits: with a scale a row (rows8.py)
-where a residual is added, else rows at ACTIVATION times their worth and weights with one scale for the whole matrix
-(e4m3 is a floating type, so small rows keep their precision).
+either saves a pass over memory. Rows and weights are in half precision or, where a residual is added, in eight bits: with a
+scale a row (rows8.py), or rows at ACTIVATION times their worth and weights with one scale for the whole matrix (e4m3 is a
+floating type, so small rows keep their precision).
 Which algorithm is used is measured at the first product of a shape; numbers of rows of one power of two share it.
 Dimensions: T tokens, K inputs, N outputs.
 """
@@ -25,7 +25,7 @@ from bertkit.model.kernels.e4m3 import ACTIVATION, LARGEST
 # The library's own numbers for types, attributes and epilogues (cublasLt.h, the same since CUDA 12).
 TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14, torch.float8_e4m3fn: 28}
 COMPUTE_FLOAT32, FLOAT32 = 68, 0
-TRANSPOSE_A, EPILOGUE, BIAS, SCALE_A, SCALE_B, SCALE_D, FAST_SUMS, BIAS_TYPE = 3, 7, 8, 17, 18, 20, 25, 26
+TRANSPOSE_A, EPILOGUE, BIAS, SCALE_A, SCALE_B, FAST_SUMS, BIAS_TYPE = 3, 7, 8, 17, 18, 25, 26
 KIND_OF_SCALE_A, KIND_OF_SCALE_B = 31, 32
 ONE_A_ROW = 3  # scale, in place of one for all
 ROW_SCALES_FROM = 120900  # the library's version
@@ -59,11 +59,6 @@ def product(rows_TK: Tensor, weights_NK: Tensor) -> Tensor:
 def gelu_product(rows_TK: Tensor, weights_NK: Tensor, bias: Tensor) -> Tensor:
     """gelu(rows @ weights.T + bias)."""
     return _multiply(rows_TK, weights_NK, "gelu", bias=bias)
-
-
-def gelu_product8(rows8_TK: Tensor, weights: Matrix8, bias: Tensor) -> Tensor:
-    """gelu(rows @ weights.T + bias), from eight bits to eight bits; the bias is in bf16."""
-    return _multiply(rows8_TK, weights.values, "gelu", bias=bias, scale=weights.scale)
 
 
 def add_product8_(rows8_TK: Tensor, weights: Matrix8, residual_TN: Tensor) -> Tensor:
@@ -126,11 +121,7 @@ class _Kind(NamedTuple):
 
     @property
     def out(self) -> torch.dtype:
-        return torch.bfloat16 if self.dtype.itemsize == 1 and self.follow != "gelu" else self.dtype
-
-    @property
-    def added(self) -> torch.dtype:
-        """The type of what may be added, which the library wants to know even where nothing is."""
+        """The type of what comes out, and of what may be added, which the library wants to know even where nothing is."""
         return torch.bfloat16 if self.dtype.itemsize == 1 else self.dtype
 
 
@@ -155,13 +146,13 @@ class _Plan:
         self.chosen: _Algorithm | None = None  # of this number of rows
         self.num_rows = 0
         self.adds = kind.follow == "sum"
-        self.constants = torch.tensor([1 / ACTIVATION, ACTIVATION], device=device)  # for eight-bit rows, and results
-        place = c_void_p(self.constants.data_ptr())  # also for what `set_places` will set
+        self.constant = torch.full((1,), 1 / ACTIVATION, device=device)  # of eight-bit rows
+        place = c_void_p(self.constant.data_ptr())  # also for what `set_places` will set
         self.description = self._create("MatmulDesc", c_int(COMPUTE_FLOAT32), c_int(FLOAT32))
         self._set(TRANSPOSE_A, c_int32(1))
         self._set(EPILOGUE, c_int32(GELU_OF_BIAS if kind.follow == "gelu" else PLAIN))
         if kind.follow == "gelu":
-            self._set(BIAS_TYPE, c_int32(TYPES[kind.added]))
+            self._set(BIAS_TYPE, c_int32(TYPES[kind.out]))
             self._set(BIAS, place)
         if kind.dtype.itemsize == 1:
             self._set(FAST_SUMS, c_int8(1))
@@ -170,10 +161,8 @@ class _Plan:
         if kind.by_row:
             self._set(KIND_OF_SCALE_A, c_int32(ONE_A_ROW))
             self._set(KIND_OF_SCALE_B, c_int32(ONE_A_ROW))
-        if kind.out.itemsize == 1:
-            self._set(SCALE_D, c_void_p(self.constants[1:].data_ptr()))
         wide, high = kind.num_outputs, kind.num_inputs
-        shapes = ((kind.dtype, high, wide), (kind.dtype, high, 1), (kind.added, wide, 1), (kind.out, wide, 1))
+        shapes = ((kind.dtype, high, wide), (kind.dtype, high, 1), (kind.out, wide, 1), (kind.out, wide, 1))
         self.layouts = [
             self._create("MatrixLayout", c_int(TYPES[dtype]), c_uint64(height), c_uint64(width), c_int64(height))
             for dtype, height, width in shapes

@@ -1,4 +1,4 @@
-"""Rows in eight bits (e4m3) with one scale each, and products of them.
+"""Rows in eight bits (e4m3; sentence vectors also int8) with one scale each, and products of those in e4m3.
 
 e4m3 keeps about the same relative precision over five orders of magnitude, so a scale only has to be about right.
 Weights (by output channel) and gradients where their producer has the whole row on chip have the scale that brings
@@ -23,15 +23,20 @@ SUMMED, SUMMING_A_CORE = 2, 4  # rows of a tile, programs
 class Rows8(NamedTuple):
     """values * scales[:, None] is what was meant."""
 
-    values: Tensor  # [R, K] e4m3
+    values: Tensor  # [R, K] e4m3 or int8
     scales: Tensor  # [R] float32
 
 
 @triton.jit
 def store_row8(values, values8, scales, row, places, valid, in_rows):
     """Store a tile of whole rows, [ROWS, BLOCK] in float32, in eight bits with its scales."""
-    scale = tl.maximum(tl.max(tl.where(valid, tl.abs(values), 0.0), 1), 1e-20) / 448.0  # zeros have a scale too
-    tl.store(values8 + places, (values / scale[:, None]).to(values8.dtype.element_ty), mask=valid)
+    kind: tl.constexpr = values8.dtype.element_ty
+    largest: tl.constexpr = 127.0 if kind == tl.int8 else 448.0
+    scale = tl.maximum(tl.max(tl.where(valid, tl.abs(values), 0.0), 1), 1e-20) / largest  # zeros have a scale too
+    scaled = values / scale[:, None]
+    if kind == tl.int8:
+        scaled = tl.floor(scaled + 0.5)
+    tl.store(values8 + places, scaled.to(kind), mask=valid)
     tl.store(scales + row, scale, mask=in_rows)
 
 
@@ -104,10 +109,16 @@ def narrow_and_sum(source_RK: Tensor) -> tuple[Rows8, Tensor]:
     return rows8, partial.sum(0)
 
 
-def empty_rows8(like: Tensor) -> Rows8:
+def empty_rows8(like: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> Rows8:
     """Room for these rows in eight bits."""
-    values = torch.empty(like.shape, dtype=torch.float8_e4m3fn, device=like.device)
+    values = torch.empty(like.shape, dtype=dtype, device=like.device)
     return Rows8(values, torch.empty(like.shape[0], dtype=torch.float32, device=like.device))
+
+
+def to_int8(weights_NK: Tensor) -> Rows8:
+    """Every output's weights in int8, with its scale."""
+    scales = weights_NK.detach().float().abs().amax(1).clamp(min=1e-20) / 127
+    return Rows8((weights_NK.detach().float() / scales[:, None]).round().to(torch.int8), scales)
 
 
 def num_cores(device: torch.device) -> int:
