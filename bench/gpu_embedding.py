@@ -1,10 +1,13 @@
 """Embedding on a GPU: full sequences through the encoder alone, and real texts of mixed length from string to vector.
 
+    python -m bench.gpu_embedding --store FOLDER --tokenizer FOLDER   # which tiles our products are best cut into
+
 The peer of full sequences is transformers' BertModel in bf16, eager: compiled it was slower (docs/log.md). The peer of
 texts is sentence-transformers in bf16, with its default batch and with larger ones. What is measured is a dictionary of
 functions, so that a way that fails does not take the others with it.
 """
 
+import argparse
 import copy
 import tempfile
 import time
@@ -20,12 +23,14 @@ import torch
 from numpy.typing import NDArray
 
 from bench.gpu_training import DEVICE, Data, Ways
+from bertkit.corpus.store import TokenStore
 from bertkit.inference.bert import Bert
 from bertkit.model.bert import BertModel
 from bertkit.model.config import preset
 from bertkit.model.fast_inference import can_use_eight_bits
 from bertkit.model.packed import pack
 from bertkit.model.pooling import pool
+from bertkit.tokenizer import Tokenizer
 
 LENGTH = 128
 OWN_ROWS, PEER_ROWS = (1056, 528), (512, 1056)  # the first of ours is as many tokens as `embed` computes at once
@@ -173,3 +178,60 @@ def measure_texts(way: str, embed: Callable[[], Vectors], num: int, exact: Vecto
         embed()
         rates.append(num / (time.perf_counter() - began))
     return Speed(way, median(rates), (min(rates), max(rates)), cosine)
+
+
+def compare_tiles(data: Data, seconds: float, rounds: int = 3, size: str = "base") -> None:
+    """The whole encoder with one way to cut after another, in turns: at the GPU's power limit, only steady runs tell."""
+    from bench.gpu_kernels import HALVES, WHOLES
+    from bertkit.model.kernels import tiled_products
+
+    torch.manual_seed(0)
+    half = BertModel(preset(size, vocab_size=data.tokenizer.vocab_size, heads=())).to(DEVICE, torch.bfloat16).eval()
+    batch = pack([row.tolist() for row in real_rows(data, OWN_ROWS[0])]).to(DEVICE)
+    own = [(name, getattr(tiled_products, name)) for name in ("HALF", "INT8", "INT8_GELU")]
+    ways = [own[0], *(("HALF", cut) for cut in HALVES)], [*own[1:], *((n, cut) for n, _ in own[1:] for cut in WHOLES)]
+    for eight, tried in enumerate(ways):
+        if eight:
+            half.encoder.use_eight_bits()
+        rates: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            for name, cut in tried:
+                for known, usual in own:
+                    setattr(tiled_products, known, cut if known == name else usual)
+                rate = steady_rate(lambda: pool(half.encoder(batch), batch, "mean"), batch.num_tokens, seconds)
+                rates.setdefault(f"{name} {tuple(cut)}", []).append(rate)
+        for known, usual in own:
+            setattr(tiled_products, known, usual)
+        for way, found in rates.items():
+            each = ", ".join(f"{rate / 1e3:,.0f}" for rate in found)
+            print(f"{way}: {median(found) / 1e3:,.0f} k tokens/s ({each})", flush=True)
+
+
+def steady_rate(run: Callable[[], torch.Tensor], units: int, seconds: float) -> float:
+    """Units a second, after as long a time that does not count."""
+    with torch.inference_mode():
+        for _ in range(2):
+            began, calls = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                run()
+                calls += 1
+                if calls % 8 == 0:
+                    torch.cuda.synchronize()
+            torch.cuda.synchronize()
+            taken = time.perf_counter() - began
+    return calls * units / taken
+
+
+def main() -> None:
+    """Compare the tiles."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--seconds", type=float, default=0.8)
+    given = parser.parse_args()
+    tokenizer = Tokenizer.load(given.tokenizer)
+    compare_tiles(Data(TokenStore.open(given.store, tokenizer), tokenizer, given.tokenizer), given.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -29,17 +29,16 @@ DEVICE = "cuda"
 LONG = 512
 WARPS, REGISTERS = (4, 8), (None, 128, 168)
 CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
-TILES = tuple(
-    tiled_products.Tiles(*sizes)  # rows, outputs, inputs, warps, stages, programs
-    for sizes in (
-        (128, 128, 128, 4, 2, 2),
-        (128, 128, 128, 8, 3, 1),
-        (128, 128, 64, 4, 4, 2),
-        (128, 256, 128, 8, 3, 1),
-        (256, 128, 128, 8, 2, 1),
-        (256, 128, 64, 8, 4, 1),
-        (256, 128, 128, 8, 3, 1),
-    )
+Cut = tiled_products.Tiles  # rows, outputs, inputs, warps, stages, programs, whether it is wide
+HALVES = (Cut(256, 128, 64, 8, 3, 1, True), Cut(256, 128, 32, 8, 5, 1, True), Cut(128, 256, 64, 8, 3, 1))
+WHOLES = (
+    Cut(128, 128, 128, 4, 2, 2),
+    Cut(128, 128, 64, 4, 4, 2),
+    Cut(128, 256, 128, 8, 3, 1),
+    Cut(256, 128, 128, 8, 3, 1),
+    Cut(256, 128, 64, 8, 4, 1),
+    Cut(256, 128, 128, 8, 3, 1, True),
+    Cut(256, 128, 64, 8, 5, 1, True),
 )
 
 
@@ -130,17 +129,7 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
     rows8, weights8, matrix8 = narrow_rows(rows[None]), narrow_rows(weights[None]), products.narrow_matrix(weights)
     wide, narrow = 2.0 * (rows.numel() + residual.numel()), 2.0 * residual.numel() + rows.numel()
     operations = 2.0 * tokens * inputs * outputs
-    with_gelu = partial(tiled_products.gelu_product, rows, weights, bias)
-    report(f"{name} with GELU, bf16, ours on Hopper", with_gelu, wide, operations)
-    whole, least = (to_int8(rows), to_int8(weights)), float(residual.numel() + rows.numel())
-    known = tiled_products.INT8, tiled_products.INT8_GELU
-    for tiles in (None, *(TILES if tune else ())):
-        tiled_products.INT8, tiled_products.INT8_GELU = (tiles, tiles) if tiles else known
-        way = f", {tuple(tiles)}" if tiles else ""
-        report(f"{name}, int8{way}", partial(tiled_products.product_int8, *whole), narrow, operations)
-        with_gelu = partial(tiled_products.gelu_product_int8, *whole, bias)
-        report(f"{name} with GELU, int8{way}", with_gelu, least, operations)
-    tiled_products.INT8, tiled_products.INT8_GELU = known
+    time_tiles(report, name, (rows, weights, bias), wide, operations, tune=tune)
     report(f"{name}, bf16 by torch", partial(torch.mm, rows, weights.t()), wide, operations)
     report(f"{name}, eight bits by torch", partial(product8, rows8, weights8), narrow, operations)
     chosen = products.CANDIDATES
@@ -156,6 +145,29 @@ def time_product(report: Report, name: str, tokens: int, inputs: int, outputs: i
         added = partial(add_product8_, residual, rows8, weights8)
         report(f"{name} added to, a scale a row, {best}", added, narrow, operations)
     products.CANDIDATES = chosen
+
+
+def time_tiles(
+    report: Report, name: str, matrices: tuple[Tensor, Tensor, Tensor], wide: float, operations: float, *, tune: bool
+) -> None:
+    """The same by our kernels; what they are cut into stays as it was."""
+    rows, weights, bias = matrices
+    least = float(rows.shape[0] * (rows.shape[1] + weights.shape[0]))
+    whole = to_int8(rows), to_int8(weights)
+    known = tiled_products.HALF, tiled_products.INT8, tiled_products.INT8_GELU
+    for cut in (None, *(HALVES if tune else ())):
+        tiled_products.HALF = cut or known[0]
+        way = f"bf16, ours {tuple(cut) if cut else ''}"
+        report(f"{name}, {way}", partial(tiled_products.launch, rows, weights, None), wide, operations)
+        report(
+            f"{name} with GELU, {way}", partial(tiled_products.launch, rows, weights, bias, gelu=True), wide, operations
+        )
+    for cut in (None, *(WHOLES if tune else ())):
+        tiled_products.INT8, tiled_products.INT8_GELU = (cut, cut) if cut else known[1:]
+        way = f"int8 {tuple(cut) if cut else ''}"
+        report(f"{name}, {way}", partial(tiled_products.product_int8, *whole), least, operations)
+        report(f"{name} with GELU, {way}", partial(tiled_products.gelu_product_int8, *whole, bias), least, operations)
+    tiled_products.HALF, tiled_products.INT8, tiled_products.INT8_GELU = known
 
 
 def main() -> None:

@@ -198,3 +198,21 @@ def test_the_peers_of_embedding_have_our_weights(data: Data, tmp_path: Path, mon
         assert one.get("min_cosine", 0.0) > 0.999, one
     assert "does not multiply in eight bits" in eight["error"] == eight_too["error"]  # not bf16 under that name
     assert "min cosine" in to_markdown(table.results, {})
+
+
+def test_every_way_to_cut_has_its_turn(
+    data: Data, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("triton")
+    from bertkit.model.kernels import tiled_products
+
+    known = tiled_products.HALF, tiled_products.INT8, tiled_products.INT8_GELU
+    small = {"DEVICE": torch.device("cpu"), "OWN_ROWS": (2,), "LENGTH": 16}
+    for name, value in small.items():
+        monkeypatch.setattr(gpu_embedding, name, value)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    gpu_embedding.compare_tiles(data, 0.001, rounds=1, size="tiny")
+    ways = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(ways) > 10
+    assert {f"{name} {tuple(cut)}" for name, cut in zip(("HALF", "INT8", "INT8_GELU"), known, strict=True)} <= {*ways}
+    assert known == (tiled_products.HALF, tiled_products.INT8, tiled_products.INT8_GELU)

@@ -70,14 +70,16 @@ def test_attention_of_short_sequences(compiled: Callable[[int], list[Any]]) -> N
     assert len(made) == 2
 
 
-def test_what_is_for_hopper_alone(compiled: Callable[[int], list[Any]]) -> None:
+def test_what_is_for_hopper_alone(compiled: Callable[[int], list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertkit.model.kernels import tiled_products
     from bertkit.model.kernels.bulk_attention import bulk_attention_forward
-    from bertkit.model.kernels.tiled_products import launch
 
     made, bias = compiled(90), torch.zeros(3072, dtype=torch.bfloat16)
     bulk_attention_forward(half(128, 3, 12, 64), torch.zeros(3 * 12 * 64), STARTS, 128)
-    launch(half(512, 768), half(3072, 768), bias, gelu=True)
-    assert len(made) == 2
+    for is_wide in (False, True):
+        monkeypatch.setattr(tiled_products, "HALF", tiled_products.HALF._replace(is_wide=is_wide))
+        tiled_products.launch(half(512, 768), half(3072, 768), bias, gelu=True)
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("capability", [89, 90])

@@ -327,6 +327,16 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
     assert product(x[:0], weights).shape == (0, 512)
 
 
+@pytest.fixture(params=["wide", "not wide"])
+def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertkit.model.kernels import tiled_products
+
+    for name in ("HALF", "INT8", "INT8_GELU"):
+        cut = getattr(tiled_products, name)
+        monkeypatch.setattr(tiled_products, name, cut._replace(is_wide=request.param == "wide"))
+
+
+@pytest.mark.usefixtures("_tiles")
 @pytest.mark.parametrize(("rows", "outputs", "inputs"), [(300, 512, 256), (1, 80, 48), (129, 272, 400)])
 def test_gelu_of_products(rows: int, outputs: int, inputs: int) -> None:
     """Also where tiles reach beyond all edges."""
@@ -339,6 +349,7 @@ def test_gelu_of_products(rows: int, outputs: int, inputs: int) -> None:
     assert off(launch(x, weights, bias, gelu=True), expected) < BF16
 
 
+@pytest.mark.usefixtures("_tiles")
 @pytest.mark.parametrize(("rows", "outputs", "inputs"), [(300, 512, 256), (1, 80, 48), (129, 272, 400)])
 def test_products_of_int8(rows: int, outputs: int, inputs: int) -> None:
     from bertkit.model.kernels.rows8 import Rows8, to_int8

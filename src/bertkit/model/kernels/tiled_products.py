@@ -20,7 +20,7 @@ from bertkit.model.kernels.rows8 import Rows8, num_cores
 
 
 class Tiles(NamedTuple):
-    """How a product is cut, and how many programs share a core."""
+    """How a product is cut, and how many programs share a core; half as many outputs again where it is wide."""
 
     rows: int
     outputs: int
@@ -28,6 +28,7 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
     programs: int
+    is_wide: bool = False
 
 
 HALF = Tiles(256, 128, 64, warps=8, stages=3, programs=1)
@@ -44,29 +45,58 @@ def _gelu(x):
 
 
 @triton.jit
-def product_kernel(
-    rows, weights, out, bias, row_scales, scales, T,
-    N: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+def _finish(
+    summed, bias, row_scales, scales, line, place, T, N: tl.constexpr,
     INT8: tl.constexpr, HAS_BIAS: tl.constexpr, GELU: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
-    """Every program makes one tile after another, those of the same rows side by side."""
-    ACROSS: tl.constexpr = (N + BN - 1) // BN
+    """What a tile's sums become."""
+    made = summed.to(tl.float32)
+    if INT8:
+        made *= tl.load(row_scales + line, mask=line < T, other=0.0)[:, None]
+        made *= tl.load(scales + place, mask=place < N, other=0.0)[None, :]
+    if HAS_BIAS:
+        made += tl.load(bias + place, mask=place < N, other=0.0).to(tl.float32)[None, :]
+    if GELU:
+        made = _gelu(made)
+    return made * FACTOR
+
+
+@triton.jit
+def product_kernel(
+    rows, weights, weights_beside, out, bias, row_scales, scales, T,
+    N: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BESIDE: tl.constexpr,
+    INT8: tl.constexpr, HAS_BIAS: tl.constexpr, GELU: tl.constexpr, FACTOR: tl.constexpr,
+):  # fmt: skip
+    """Every program makes one tile after another, those of the same rows side by side.
+
+    A wide tile has BESIDE = BN / 2 outputs beside its BN, so that rows are read less often; it is written in thirds,
+    through the same memory on chip.
+    """
+    ACROSS: tl.constexpr = (N + BN + BESIDE - 1) // (BN + BESIDE)
     SUMS: tl.constexpr = tl.int32 if INT8 else tl.float32
     for tile in tl.range(tl.program_id(0), tl.cdiv(T, BT) * ACROSS, tl.num_programs(0), flatten=True):
-        row, output = tile // ACROSS * BT, tile % ACROSS * BN
+        row, output = tile // ACROSS * BT, tile % ACROSS * (BN + BESIDE)
+        line = row + tl.arange(0, BT)
         summed = tl.zeros([BT, BN], SUMS)
+        if BESIDE:
+            beside = tl.zeros([BT, BESIDE], SUMS)
         for first in range(0, K, BK):
-            summed = tl.dot(rows.load([row, first]), weights.load([output, first]).T, summed, out_dtype=SUMS)
-        line, place = row + tl.arange(0, BT), output + tl.arange(0, BN)
-        made = summed.to(tl.float32)
-        if INT8:
-            made *= tl.load(row_scales + line, mask=line < T, other=0.0)[:, None]
-            made *= tl.load(scales + place, mask=place < N, other=0.0)[None, :]
-        if HAS_BIAS:
-            made += tl.load(bias + place, mask=place < N, other=0.0).to(tl.float32)[None, :]
-        if GELU:
-            made = _gelu(made)
-        out.store([row, output], (made * FACTOR).to(out.dtype))
+            some = rows.load([row, first])
+            summed = tl.dot(some, weights.load([output, first]).T, summed, out_dtype=SUMS)
+            if BESIDE:
+                beside = tl.dot(some, weights_beside.load([output + BN, first]).T, beside, out_dtype=SUMS)
+        if BESIDE:
+            left, right = tl.split(tl.permute(tl.reshape(summed, [BT, 2, BESIDE]), [0, 2, 1]))
+            parts = (left, right, beside)
+        else:
+            parts = (summed,)  # type: ignore[assignment]
+        for part in tl.static_range(len(parts)):
+            place = output + part * BESIDE
+            made = _finish(
+                parts[part], bias, row_scales, scales, line, place + tl.arange(0, BESIDE or BN), T, N,
+                INT8, HAS_BIAS, GELU, FACTOR,
+            )  # fmt: skip
+            out.store([row, place], made.to(out.dtype))
 
 
 def gelu_product(rows_TK: Tensor, weights_NK: Tensor, bias: Tensor) -> Tensor:
@@ -105,11 +135,17 @@ def launch(
     out = torch.empty(num_rows, num_outputs, dtype=kind, device=rows_TK.device)
     if not num_rows:
         return out
-    shapes = ((rows_TK, cut.rows, cut.inputs), (weights_NK, cut.outputs, cut.inputs), (out, cut.rows, cut.outputs))
-    num_tiles = triton.cdiv(num_rows, cut.rows) * triton.cdiv(num_outputs, cut.outputs)
+    beside = cut.outputs // 2 if cut.is_wide else 0
+    tiles = (
+        in_tiles(rows_TK, cut.rows, cut.inputs),
+        in_tiles(weights_NK, cut.outputs, cut.inputs),
+        in_tiles(weights_NK, beside, cut.inputs) if beside else None,
+        in_tiles(out, cut.rows, beside or cut.outputs),
+    )
+    num_tiles = triton.cdiv(num_rows, cut.rows) * triton.cdiv(num_outputs, cut.outputs + beside)
     product_kernel[(min(num_tiles, cut.programs * num_cores(out.device)),)](
-        *(in_tiles(*shape) for shape in shapes), bias, *(scales or (None, None)), num_rows, num_outputs, num_inputs,
-        cut.rows, cut.outputs, cut.inputs, scales is not None, bias is not None, gelu, factor,
+        *tiles, bias, *(scales or (None, None)), num_rows, num_outputs, num_inputs,
+        cut.rows, cut.outputs, cut.inputs, beside, scales is not None, bias is not None, gelu, factor,
         num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
     return out
