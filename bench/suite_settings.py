@@ -2,12 +2,13 @@
 
     python -m bench.suite_settings -m MODEL --data DATA -o build/settings --rates 1e-4 2e-4 --epochs 5 10 [--dropout 0]
 
-What the suite scores on is not looked at. SST-2 is not among them: its training set has parts of the same sentence
-many times, so that a tenth of it says little. The same call goes on where it was stopped.
+What the suite scores on is not looked at. SST-2's training set has many parts of each sentence, so there a tenth of the
+whole sentences is held out, with all of their parts. The same call goes on where it was stopped.
 """
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -20,19 +21,39 @@ from bertkit.studies.suite_config import FinetunedTask, Suite, read_suite
 from bertkit.studies.suite_results import TaskSummary
 from bertkit.training.toml_text import to_plain, write_toml
 
-TASKS = ("CoLA", "MRPC", "RTE", "STS-B")
+TASKS = ("SST-2", "CoLA", "MRPC", "RTE", "STS-B")
 EVERY = 10  # of the training lines is held out
+LEAST_WORDS = 4  # of a part of a sentence; fewer may stand in any
 
 
 def hold_out(source: Path, folder: Path, *, header: bool) -> None:
     """A training file's lines as folder/train.tsv and folder/dev.tsv."""
     lines = source.read_text(encoding="utf-8").rstrip("\n").split("\n")
     head, rest = (lines[:1], lines[1:]) if header else ([], lines)
+    write_split(folder, head, [line for number, line in enumerate(rest) if number % EVERY], rest[::EVERY])
+
+
+def hold_out_sentences(source: Path, folder: Path) -> None:
+    """The same of whole sentences, those that are part of no other line; what is part of them is in neither file."""
+    head, *lines = source.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    phrases = [" " + line.split("\t")[0].strip() + " " for line in lines]
+    everything = "\n".join(phrases)
+    equal = Counter(phrases)
+    whole = [number for number, phrase in enumerate(phrases) if everything.count(phrase) == equal[phrase]]
+    dev = whole[::EVERY]
+    theirs = "\n".join(phrases[number] for number in dev)
+    train = [
+        line
+        for line, phrase in zip(lines, phrases, strict=True)
+        if phrase.count(" ") <= LEAST_WORDS or phrase not in theirs
+    ]
+    write_split(folder, [head], train, [lines[number] for number in dev])
+
+
+def write_split(folder: Path, head: list[str], train: list[str], dev: list[str]) -> None:
+    """train.tsv and dev.tsv."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, kept in (
-        ("train", [line for number, line in enumerate(rest) if number % EVERY]),
-        ("dev", rest[::EVERY]),
-    ):
+    for name, kept in (("train", train), ("dev", dev)):
         (folder / f"{name}.tsv").write_text("\n".join([*head, *kept]) + "\n", encoding="utf-8")
 
 
@@ -64,8 +85,11 @@ def prepare(
     tasks = []
     for name in chosen:
         task = suite.task(name)
-        header = bool(task.columns.get("header", True))
-        hold_out(data.task_file(task.train[0]), out / "data" / "tasks" / name, header=header)
+        source, folder = data.task_file(task.train[0]), out / "data" / "tasks" / name
+        if name == "SST-2":
+            hold_out_sentences(source, folder)
+        else:
+            hold_out(source, folder, header=bool(task.columns.get("header", True)))
         tasks += variants(task, rates, epochs)
     (out / "suite.toml").write_text(write_toml(to_plain(replace(suite, tasks=tuple(tasks)))), encoding="utf-8")
     return [task.name for task in tasks]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from bench.suite_settings import hold_out, prepare, variants
+from bench.suite_settings import EVERY, hold_out, hold_out_sentences, prepare, variants
 
 from bertkit.studies.data_folder import DataFolder
 from bertkit.studies.suite_config import read_suite
@@ -25,6 +25,20 @@ def test_lines_are_either_trained_on_or_held_out(header: bool, tmp_path: Path) -
     assert sorted(train + dev) == sorted(lines)
 
 
+def test_parts_of_a_sentence_that_is_held_out_are_not_trained_on(tmp_path: Path) -> None:
+    sentences = [f"the {name} film is a long and winding tale" for name in "abcdefghijklmnopqrstuvwxyz"]
+    parts = ["a long", "long and winding tale", *(f"the {name} film is a long" for name in "abc")]
+    source = tmp_path / "all.tsv"
+    source.write_text("".join(f"{text} \t1\n" for text in ["sentence", *parts, *sentences]), encoding="utf-8")
+    hold_out_sentences(source, tmp_path)
+    train, dev = (
+        [line.split(" \t")[0] for line in (tmp_path / f"{name}.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+        for name in ("train", "dev")
+    )
+    assert dev == sentences[::EVERY]
+    assert train == ["a long", *parts[3:], *(sentence for sentence in sentences if sentence not in dev)]
+
+
 def test_every_setting_is_a_task_of_its_own() -> None:
     task = read_suite().task("RTE")
     made = variants(task, [1e-4, 2e-4], [5, 10])
@@ -40,6 +54,6 @@ def test_the_sets_that_are_scored_are_not_looked_at(tmp_path: Path) -> None:
         (glue / name).mkdir(parents=True)
         (glue / name / "train.tsv").write_text("head\nline\n", encoding="utf-8")  # and no dev.tsv at all
     data = DataFolder.open(tmp_path / "data", tmp_path / "cache")
-    names = prepare(read_suite(), data, tmp_path / "out", [1e-4], [5, 10])
+    names = prepare(read_suite(), data, tmp_path / "out", [1e-4], [5, 10], ["CoLA", "MRPC", "RTE", "STS-B"])
     assert len(names) == 8
     assert read_suite(tmp_path / "out" / "suite.toml").task("CoLA, 0.0001, 10 epochs").epochs == 10
