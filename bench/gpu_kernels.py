@@ -29,16 +29,24 @@ DEVICE = "cuda"
 LONG = 512
 WARPS, REGISTERS = (4, 8), (None, 128, 168)
 CANDIDATES = (1, 8, 32)  # of cuBLASLt's algorithms
-Cut = tiled_products.Tiles  # rows, outputs, inputs, warps, stages, programs, whether it is wide
-HALVES = (Cut(256, 128, 64, 8, 3, 1, True), Cut(256, 128, 32, 8, 5, 1, True), Cut(128, 256, 64, 8, 3, 1))
+Cut = tiled_products.Tiles  # rows, outputs, inputs, warps, stages, programs, parts
+HALVES = (
+    Cut(256, 128, 64, 8, 3, 1, 3),
+    Cut(256, 128, 32, 8, 5, 1, 3),
+    Cut(256, 128, 64, 8, 4, 1, 2),
+    Cut(128, 256, 64, 8, 3, 1),
+    Cut(128, 256, 64, 8, 4, 1, 2),
+)
 WHOLES = (
     Cut(128, 128, 128, 4, 2, 2),
+    Cut(128, 128, 128, 4, 3, 2, 2),
     Cut(128, 128, 64, 4, 4, 2),
     Cut(128, 256, 128, 8, 3, 1),
     Cut(256, 128, 128, 8, 3, 1),
     Cut(256, 128, 64, 8, 4, 1),
-    Cut(256, 128, 128, 8, 3, 1, True),
-    Cut(256, 128, 64, 8, 5, 1, True),
+    Cut(256, 128, 128, 8, 4, 1, 2),
+    Cut(256, 128, 128, 8, 3, 1, 3),
+    Cut(256, 128, 64, 8, 5, 1, 3),
 )
 
 

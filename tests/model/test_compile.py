@@ -76,10 +76,10 @@ def test_what_is_for_hopper_alone(compiled: Callable[[int], list[Any]], monkeypa
 
     made, bias = compiled(90), torch.zeros(3072, dtype=torch.bfloat16)
     bulk_attention_forward(half(128, 3, 12, 64), torch.zeros(3 * 12 * 64), STARTS, 128)
-    for is_wide in (False, True):
-        monkeypatch.setattr(tiled_products, "HALF", tiled_products.HALF._replace(is_wide=is_wide))
+    for parts in (1, 2, 3):
+        monkeypatch.setattr(tiled_products, "HALF", tiled_products.HALF._replace(parts=parts))
         tiled_products.launch(half(512, 768), half(3072, 768), bias, gelu=True)
-    assert len(made) == 3
+    assert len(made) == 4
 
 
 @pytest.mark.parametrize("capability", [89, 90])

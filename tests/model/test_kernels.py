@@ -327,13 +327,13 @@ def test_products_with_what_follows_them(dtype: torch.dtype) -> None:
     assert product(x[:0], weights).shape == (0, 512)
 
 
-@pytest.fixture(params=["wide", "not wide"])
+@pytest.fixture(params=[1, 2, 3])
 def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     from bertkit.model.kernels import tiled_products
 
     for name in ("HALF", "INT8", "INT8_GELU"):
         cut = getattr(tiled_products, name)
-        monkeypatch.setattr(tiled_products, name, cut._replace(is_wide=request.param == "wide"))
+        monkeypatch.setattr(tiled_products, name, cut._replace(parts=request.param))
 
 
 @pytest.mark.usefixtures("_tiles")

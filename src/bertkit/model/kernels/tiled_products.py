@@ -20,7 +20,11 @@ from bertkit.model.kernels.rows8 import Rows8, num_cores
 
 
 class Tiles(NamedTuple):
-    """How a product is cut, and how many programs share a core; half as many outputs again where it is wide."""
+    """How a product is cut, and how many programs share a core.
+
+    A tile is written in one part, or in two halves through the same memory on chip; with a third, it has half as many
+    outputs again, so that rows are read less often.
+    """
 
     rows: int
     outputs: int
@@ -28,12 +32,12 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
     programs: int
-    is_wide: bool = False
+    parts: int = 1
 
 
 HALF = Tiles(256, 128, 64, warps=8, stages=3, programs=1)
 INT8 = Tiles(256, 128, 128, warps=8, stages=3, programs=1)
-INT8_GELU = Tiles(128, 128, 128, warps=4, stages=3, programs=2)
+INT8_GELU = Tiles(128, 128, 128, warps=4, stages=3, programs=2, parts=2)
 
 
 @triton.jit
@@ -64,36 +68,34 @@ def _finish(
 @triton.jit
 def product_kernel(
     rows, weights, weights_beside, out, bias, row_scales, scales, T,
-    N: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BESIDE: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr,
     INT8: tl.constexpr, HAS_BIAS: tl.constexpr, GELU: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
-    """Every program makes one tile after another, those of the same rows side by side.
-
-    A wide tile has BESIDE = BN / 2 outputs beside its BN, so that rows are read less often; it is written in thirds,
-    through the same memory on chip.
-    """
-    ACROSS: tl.constexpr = (N + BN + BESIDE - 1) // (BN + BESIDE)
+    """Every program makes one tile after another, those of the same rows side by side."""
+    PART: tl.constexpr = BN if PARTS == 1 else BN // 2
+    WIDE: tl.constexpr = PART * PARTS
+    ACROSS: tl.constexpr = (N + WIDE - 1) // WIDE
     SUMS: tl.constexpr = tl.int32 if INT8 else tl.float32
     for tile in tl.range(tl.program_id(0), tl.cdiv(T, BT) * ACROSS, tl.num_programs(0), flatten=True):
-        row, output = tile // ACROSS * BT, tile % ACROSS * (BN + BESIDE)
+        row, output = tile // ACROSS * BT, tile % ACROSS * WIDE
         line = row + tl.arange(0, BT)
         summed = tl.zeros([BT, BN], SUMS)
-        if BESIDE:
-            beside = tl.zeros([BT, BESIDE], SUMS)
+        if PARTS == 3:
+            beside = tl.zeros([BT, PART], SUMS)
         for first in range(0, K, BK):
             some = rows.load([row, first])
             summed = tl.dot(some, weights.load([output, first]).T, summed, out_dtype=SUMS)
-            if BESIDE:
+            if PARTS == 3:
                 beside = tl.dot(some, weights_beside.load([output + BN, first]).T, beside, out_dtype=SUMS)
-        if BESIDE:
-            left, right = tl.split(tl.permute(tl.reshape(summed, [BT, 2, BESIDE]), [0, 2, 1]))
-            parts = (left, right, beside)
+        if PARTS == 1:
+            parts = (summed,)
         else:
-            parts = (summed,)  # type: ignore[assignment]
-        for part in tl.static_range(len(parts)):
-            place = output + part * BESIDE
+            left, right = tl.split(tl.permute(tl.reshape(summed, [BT, 2, PART]), [0, 2, 1]))
+            parts = (left, right) if PARTS == 2 else (left, right, beside)  # type: ignore[assignment]
+        for part in tl.static_range(PARTS):
+            place = output + part * PART
             made = _finish(
-                parts[part], bias, row_scales, scales, line, place + tl.arange(0, BESIDE or BN), T, N,
+                parts[part], bias, row_scales, scales, line, place + tl.arange(0, PART), T, N,
                 INT8, HAS_BIAS, GELU, FACTOR,
             )  # fmt: skip
             out.store([row, place], made.to(out.dtype))
@@ -135,17 +137,17 @@ def launch(
     out = torch.empty(num_rows, num_outputs, dtype=kind, device=rows_TK.device)
     if not num_rows:
         return out
-    beside = cut.outputs // 2 if cut.is_wide else 0
+    part = cut.outputs if cut.parts == 1 else cut.outputs // 2
     tiles = (
         in_tiles(rows_TK, cut.rows, cut.inputs),
         in_tiles(weights_NK, cut.outputs, cut.inputs),
-        in_tiles(weights_NK, beside, cut.inputs) if beside else None,
-        in_tiles(out, cut.rows, beside or cut.outputs),
+        in_tiles(weights_NK, part, cut.inputs) if cut.parts == 3 else None,
+        in_tiles(out, cut.rows, part),
     )
-    num_tiles = triton.cdiv(num_rows, cut.rows) * triton.cdiv(num_outputs, cut.outputs + beside)
+    num_tiles = triton.cdiv(num_rows, cut.rows) * triton.cdiv(num_outputs, part * cut.parts)
     product_kernel[(min(num_tiles, cut.programs * num_cores(out.device)),)](
         *tiles, bias, *(scales or (None, None)), num_rows, num_outputs, num_inputs,
-        cut.rows, cut.outputs, cut.inputs, beside, scales is not None, bias is not None, gelu, factor,
+        cut.rows, cut.outputs, cut.inputs, cut.parts, scales is not None, bias is not None, gelu, factor,
         num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
     return out
