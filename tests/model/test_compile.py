@@ -89,7 +89,7 @@ def test_sentence_vectors_in_eight_bits(compiled: Callable[[int], list[Any]], ca
     from bertkit.model.kernels.tiled_products import gelu_product_int8, product_int8
 
     made, row, bias = compiled(capability), torch.zeros(768), torch.zeros(3072, dtype=torch.bfloat16)
-    rows8 = norm_forward(half(512, 768), half(512, 768), row, row, row, 1e-12, int8=True).rows8
+    rows8 = norm_forward(half(512, 768), half(512, 768), row, row, row, 1e-12, shrink=row).rows8
     assert rows8 is not None
     product_int8(rows8, to_int8(half(2304, 768)))
     product_int8(rows8, to_int8(half(3072, 768)), bias)

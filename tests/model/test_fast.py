@@ -189,10 +189,12 @@ def test_fast_inference_has_the_plain_one_s_vectors(lengths: tuple[int, ...], dt
         assert off(model.encoder(batch), exact) < 2e-2
         assert off(model.encoder(batch, rows=rows), exact_rows) < 2e-2
         if dtype == torch.bfloat16:
-            model.encoder.use_eight_bits()
-            eight = model.encoder(batch)
-            assert off(eight, exact) < 0.1
-            assert F.cosine_similarity(eight.float(), exact, dim=-1).mean() > 0.995
+            width = model.config.hidden_size
+            for factors in ({}, {f"0.{kind}": torch.rand(width) + 0.5 for kind in ("qkv", "up")}):
+                model.encoder.use_eight_bits(factors)
+                eight = model.encoder(batch)
+                assert off(eight, exact) < 0.1
+                assert F.cosine_similarity(eight.float(), exact, dim=-1).mean() > 0.995
 
 
 @pytest.mark.usefixtures("fast_inference")

@@ -5,7 +5,7 @@ Post-LayerNorm as in the original: x = norm(x + sublayer(x)). Dimensions: T toke
 R rows asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -100,9 +100,12 @@ class Encoder(nn.Module):
         output: Tensor = last(hidden, attention, rows)
         return output
 
-    def use_eight_bits(self) -> None:
-        """From now on, large batches are computed with rows of eight bits; the weights must stay as they are."""
-        self.eights = narrow_layers(self)
+    def use_eight_bits(self, factors: Mapping[str, Tensor] | None = None) -> None:
+        """From now on, large batches are computed with rows of eight bits; the weights must stay as they are.
+
+        factors: what input channels of "0.qkv", "0.up" and so on are divided by, so that large ones leave steps to the others.
+        """
+        self.eights = narrow_layers(self, factors or {})
 
     def all_layers(self, batch: PackedBatch, attention: Attention | None = None) -> list[Tensor]:
         """The embedding output and then every layer's, num_layers + 1 tensors of [T, D]."""

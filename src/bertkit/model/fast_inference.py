@@ -2,12 +2,14 @@
 
 The plain twin is encoder.py. Weights are taken as they are; with `eight_bits` three products of a layer take rows in eight
 bits, from copies made once: qkv and up in int8 with a scale a token, down in e4m3, since no program has a whole row of
-GELU's result on chip; queries and keys would not stand e4m3 (docs/log.md). The choice between the two ways is
+GELU's result on chip; queries and keys would not stand e4m3 (docs/log.md). Channels that are always large would leave the
+others few steps of int8, so they may be divided by a factor, and their weights multiplied. The choice between the two ways is
 `takes_fast_inference`, and the first batch of a kind is a trial (trial.py). GELU is the product's own epilogue, in its tanh
 form: at most 0.0005 from the erf form, where bf16 rounds 1 by 0.004.
 """
 
 import importlib.util
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
@@ -34,6 +36,8 @@ class Eight(NamedTuple):
     qkv: "Rows8"
     up: "Rows8"
     down: "Matrix8"
+    before_qkv: Tensor  # [D]: what the inputs of these two products are multiplied by
+    before_up: Tensor
 
 
 def takes_fast_inference(encoder: "Encoder", batch: PackedBatch) -> bool:
@@ -84,15 +88,19 @@ def fast_forward(
     with torch.cuda.device_of(batch.token_ids):
         summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
         no_bias, norm = torch.zeros_like(parts.norm.weight), parts.norm
-        x = norm_forward(summed, None, no_bias, norm.weight, norm.bias, norm.eps, int8=eights is not None)
+        shrinks = [eight.before_qkv for eight in eights] if eights else [None] * len(encoder.layers)
+        x = norm_forward(summed, None, no_bias, norm.weight, norm.bias, norm.eps, shrink=shrinks[0])
         last = len(encoder.layers) - 1
         for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
-            chosen = rows if index == last else None
-            x = _layer(layer, x, batch, chosen, eights[index] if eights else None)
+            chosen, shrink = (rows, None) if index == last else (None, shrinks[index + 1])
+            x = _layer(layer, x, batch, chosen, eights[index] if eights else None, shrink)
     return x.out
 
 
-def _layer(layer: "Layer", x: "Normed", batch: PackedBatch, rows: Tensor | None, eight: Eight | None) -> "Normed":
+def _layer(
+    layer: "Layer", x: "Normed", batch: PackedBatch, rows: Tensor | None, eight: Eight | None, shrink: Tensor | None
+) -> "Normed":
+    """`shrink` is the next layer's."""
     from bertkit.model.kernels.layer_norm import norm_forward
     from bertkit.model.kernels.products import add_product8_, product
     from bertkit.model.kernels.tiled_products import gelu_product, gelu_product_int8
@@ -100,9 +108,9 @@ def _layer(layer: "Layer", x: "Normed", batch: PackedBatch, rows: Tensor | None,
     mixed, residual = _attend(layer, x, batch, eight), x.out
     if rows is not None:
         mixed, residual = mixed[rows], residual[rows]
-    norm, out, int8 = layer.attention_norm, layer.attention_output, eight is not None
-    made = product(mixed, out.weight)
-    x = norm_forward(made, residual, out.bias, norm.weight, norm.bias, norm.eps, int8=int8)
+    norm, out = layer.attention_norm, layer.attention_output
+    made, before_up = product(mixed, out.weight), eight.before_up if eight else None
+    x = norm_forward(made, residual, out.bias, norm.weight, norm.bias, norm.eps, shrink=before_up)
     norm = layer.output_norm
     if eight is None or x.rows8 is None:
         active = gelu_product(x.out, layer.up.weight, layer.up.bias)
@@ -111,7 +119,7 @@ def _layer(layer: "Layer", x: "Normed", batch: PackedBatch, rows: Tensor | None,
         )
     active = gelu_product_int8(x.rows8, eight.up, layer.up.bias)
     made = add_product8_(active, eight.down, x.out)
-    return norm_forward(made, None, layer.down.bias, norm.weight, norm.bias, norm.eps, int8=int8)
+    return norm_forward(made, None, layer.down.bias, norm.weight, norm.bias, norm.eps, shrink=shrink)
 
 
 def _attend(layer: "Layer", x: "Normed", batch: PackedBatch, eight: Eight | None) -> Tensor:
@@ -135,12 +143,19 @@ def _attend(layer: "Layer", x: "Normed", batch: PackedBatch, eight: Eight | None
     return attend(qkv, bias, batch.cu_seqlens, batch.max_seqlen).flatten(1)
 
 
-def narrow_layers(encoder: "Encoder") -> list[Eight]:
-    """Every layer's matrices in eight bits."""
+def narrow_layers(encoder: "Encoder", factors: Mapping[str, Tensor]) -> list[Eight]:
+    """Every layer's matrices in eight bits; `factors` of the input channels of "0.qkv", "0.up" and so on, where there are any."""
     from bertkit.model.kernels.products import narrow_matrix
     from bertkit.model.kernels.rows8 import to_int8
 
-    layers = cast("list[Layer]", encoder.layers)
-    return [
-        Eight(to_int8(layer.qkv.weight), to_int8(layer.up.weight), narrow_matrix(layer.down.weight)) for layer in layers
-    ]
+    def smooth(weight: Tensor, key: str) -> "tuple[Rows8, Tensor]":
+        factor = factors.get(key, torch.ones(weight.shape[1])).to(weight.device, torch.float32)
+        return to_int8(weight.detach().float() * factor), 1.0 / factor
+
+    made = []
+    for number, layer in enumerate(cast("list[Layer]", encoder.layers)):
+        (qkv, before_qkv), (up, before_up) = (
+            smooth(module.weight, f"{number}.{kind}") for kind, module in (("qkv", layer.qkv), ("up", layer.up))
+        )
+        made.append(Eight(qkv, up, narrow_matrix(layer.down.weight), before_qkv, before_up))
+    return made

@@ -11,7 +11,7 @@ import bertkit
 from bertkit.errors import BertkitError
 from bertkit.inference.bert import Bert
 from bertkit.inference.engines import choose as engines
-from bertkit.inference.engines.choose import use_engine
+from bertkit.inference.engines.choose import sample_factors, use_engine
 from bertkit.inference.engines.export import export_onnx
 from bertkit.inference.engines.peers import peers_of
 from bertkit.inference.engines.session import SessionEncoder, num_threads
@@ -131,6 +131,16 @@ def test_bad_choices_are_one_line(plain: Bert, monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "onnx" / "model.onnx").touch()
     monkeypatch.setattr(engines, "has_runtime", lambda: False)
     assert use_engine(plain, "auto", folder=tmp_path).engine == "torch"
+
+
+def test_channels_of_eight_bit_products_are_evened_out() -> None:
+    bert = untrained(0, num_layers=2)
+    with torch.no_grad():
+        bert.model.encoder.embeddings.norm.weight[3] = 50.0  # of the first layer's inputs
+    factors = sample_factors(bert)
+    assert factors.keys() == {"0.qkv", "0.up", "1.qkv", "1.up"}
+    assert all(factor.shape == (bert.config.hidden_size,) and (factor > 0).all() for factor in factors.values())
+    assert factors["0.qkv"].argmax() == 3
 
 
 def test_an_export_of_other_weights_is_not_used(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import torch
+from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.export.building import build_engine
 from bertkit.export.channels import load_channels, measure_channels, sample_sequences
-from bertkit.export.linear import Array
+from bertkit.export.linear import SHARES, Array, array, smoothing
 from bertkit.inference.bert import Bert
 from bertkit.inference.engines.session import SessionEncoder, Sessions
 from bertkit.model.fast_inference import can_use_eight_bits
@@ -37,7 +38,7 @@ def use_engine(bert: Bert, engine: str = "auto", *, folder: Path | None = None, 
             largest = sample_channels(bert)
     use_torch(bert)
     if chosen == "float8":
-        bert.model.encoder.use_eight_bits()
+        bert.model.encoder.use_eight_bits(sample_factors(bert))
     elif chosen != "torch":
         bert.model.encoder = session_encoder(bert, largest, threads)
     bert.engine = chosen
@@ -95,6 +96,16 @@ def exported_channels(bert: Bert, folder: Path | None) -> dict[str, Array] | Non
     """The channels' largest values as they were exported, where they were and the weights are still the same."""
     stored = folder / FOLDER / CHANNELS_FILE if folder is not None else None
     return load_channels(stored, bert.model) if stored is not None and stored.is_file() else None
+
+
+def sample_factors(bert: Bert) -> dict[str, Tensor]:
+    """What the input channels of products in int8 are divided by, from their sizes on the sample text."""
+    factors = {}
+    for key, largest in sample_channels(bert).items():
+        number, kind = key.split(".")
+        linear = getattr(bert.model.encoder.layers[int(number)], kind)
+        factors[key] = torch.from_numpy(smoothing(largest, array(linear.weight), SHARES[kind]))
+    return factors
 
 
 def sample_channels(bert: Bert) -> dict[str, Array]:

@@ -48,7 +48,7 @@ def _load_sum(product, residual, bias_row, places, valid, HAS_RESIDUAL: tl.const
 
 @triton.jit(do_not_specialize=["zero"])
 def norm_forward_kernel(
-    product, residual, bias, weight, shift, out, means, deviations, out8, scales, zero, num_rows, epsilon,
+    product, residual, bias, weight, shift, out, means, deviations, out8, scales, shrink, zero, num_rows, epsilon,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
     HAS_RESIDUAL: tl.constexpr, EIGHT: tl.constexpr, INT8: tl.constexpr,
 ):  # fmt: skip
@@ -70,6 +70,7 @@ def norm_forward_kernel(
     if EIGHT:
         tl.store(out8 + zero * 8 + places, (scaled * 8.0).to(out8.dtype.element_ty), mask=valid)
     if INT8:
+        scaled *= tl.load(shrink + column, mask=in_row, other=0.0)[None, :]
         store_row8(scaled, out8 + zero * 8, scales, row, places, valid, row < num_rows)
 
 
@@ -124,17 +125,18 @@ def norm_forward(
     epsilon: float,
     *,
     eight: bool = False,
-    int8: bool = False,
+    shrink: Tensor | None = None,
 ) -> Normed:
-    """LayerNorm(product + bias + residual); also in e4m3 with a constant scale, or in int8 with a scale a row."""
+    """LayerNorm(product + bias + residual); also in e4m3 with a constant scale, or times `shrink` in int8 with a scale a row."""
     num_rows, width = product_TD.shape
     out = torch.empty_like(product_TD)
     means = torch.empty(num_rows, dtype=torch.float32, device=out.device)
     deviations = torch.empty_like(means)
-    rows8 = activation_rows8(out) if eight else empty_rows8(out, torch.int8) if int8 else None
+    rows8 = activation_rows8(out) if eight else empty_rows8(out, torch.int8) if shrink is not None else None
     norm_forward_kernel[(triton.cdiv(num_rows, ROWS),)](
-        product_TD, residual_TD, bias, weight, shift, out, means, deviations, *(rows8 or (None, None)), 0, num_rows, epsilon,
-        width, triton.next_power_of_2(width), ROWS, residual_TD is not None, eight, int8, num_warps=1,
+        product_TD, residual_TD, bias, weight, shift, out, means, deviations, *(rows8 or (None, None)), shrink, 0,
+        num_rows, epsilon, width, triton.next_power_of_2(width), ROWS, residual_TD is not None, eight, shrink is not None,
+        num_warps=1,
     )  # fmt: skip
     return Normed(out, means, deviations, rows8)
 

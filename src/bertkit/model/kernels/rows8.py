@@ -117,8 +117,9 @@ def empty_rows8(like: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> Rows8
 
 def to_int8(weights_NK: Tensor) -> Rows8:
     """Every output's weights in int8, with its scale."""
-    scales = weights_NK.detach().float().abs().amax(1).clamp(min=1e-20) / 127
-    return Rows8((weights_NK.detach().float() / scales[:, None]).round().to(torch.int8), scales)
+    weights = weights_NK.detach().float()
+    scales = weights.abs().amax(1).clamp(min=1e-20) / 127
+    return Rows8((weights / scales[:, None]).round().to(torch.int8), scales)
 
 
 def num_cores(device: torch.device) -> int:
