@@ -220,15 +220,24 @@ def test_right_answers_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 128), (5, 80), (ROWS, 768)])
-def test_embeddings_are_added_up(rows: int, width: int) -> None:
-    from bertkit.model.kernels.embedding import embed
+def test_layer_norm_of_rows_of_two_tables(rows: int, width: int) -> None:
+    from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 
     torch.manual_seed(0)
-    tables = [random(300, width).bfloat16(), random(2, width), random(40, width)]
-    ids = [torch.randint(0, len(table), (rows,), device=DEVICE) for table in tables]
-    ids[0][-1], ids[2][0] = 299, 39  # the last of a table
-    exact = torch.stack([table.double()[chosen] for table, chosen in zip(tables, ids, strict=True)]).sum(0)
-    assert off(embed(*ids, *tables), exact) < BF16
+    tables = random(300, width).bfloat16(), random(80, width)
+    first, second = (torch.randint(0, len(table), (rows,), device=DEVICE) for table in tables)
+    first[-1], second[0] = 299, 79  # the last of a table
+    ids = first, second
+    none, weight, shift, grad = torch.zeros(width, device=DEVICE), random(width), random(width), random(rows, width)
+    exact = twins(tables[0][first].double() + tables[1][second].double(), weight, shift)
+    expected = F.layer_norm(exact[0], (width,), exact[1], exact[2], 1e-12)
+    expected.backward(grad.double())
+    normed = norm_forward(*tables, none, weight, shift, 1e-12, ids=ids)
+    grads = norm_backward(grad, *tables, none, weight, normed.means, normed.deviations, ids=ids)
+    assert off(normed.out, expected) < BF16
+    for result, twin in zip(grads[:3], exact, strict=True):
+        assert twin.grad is not None
+        assert off(result, twin.grad) < BF16
 
 
 @pytest.mark.parametrize("shape", [(2, 48, 80), (1, 16, 768), (3, 32, 128) if INTERPRETED else (3, 256, 768)])

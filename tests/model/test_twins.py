@@ -56,10 +56,10 @@ def test_what_is_saved_is_told_beside_both_twins() -> None:
     took = {"ours": 0.1, "twin": 0.3, "plain": 0.6}
     pair, plain = (Pair("GELU", 12, partial(str, "ours"), partial(str, name)) for name in ("twin", "plain"))
     gain = measure(pair, plain, 60.0, lambda run: took[run()])
-    assert line(gain) == "| GELU | 12 | 0.100 | 0.300 | 4.0 % | 0.600 | 10.0 % |"
+    assert line(gain) == "| GELU | 12 | 0.100 | 0.300 | 4.0 % | 0.0 | 0.600 | 10.0 % |"
     alone = line(measure(pair, None, 60.0, lambda run: took[run()]))
-    assert alone == "| GELU | 12 | 0.100 | 0.300 | 4.0 % |  |  |"
-    assert {text.count("|") for text in (*HEAD.splitlines(), alone)} == {8}
+    assert alone == "| GELU | 12 | 0.100 | 0.300 | 4.0 % | 0.0 |  |  |"
+    assert {text.count("|") for text in (*HEAD.splitlines(), alone)} == {9}
 
 
 @on_gpu_alone

@@ -15,7 +15,6 @@ from bertkit.model.bert import BertModel
 from bertkit.model.encoder import Layer
 from bertkit.model.kernels.attention import LONGEST, attention_backward, attention_forward
 from bertkit.model.kernels.cross_entropy import cross_entropy_
-from bertkit.model.kernels.embedding import embed, indicator
 from bertkit.model.kernels.gelu import gelu_backward_, gelu_forward
 from bertkit.model.kernels.layer_norm import norm_backward, norm_forward
 from bertkit.model.kernels.long_attention import long_attention_backward, long_attention_forward
@@ -31,29 +30,42 @@ def weight_gradient(d_out: Tensor, inputs: Tensor) -> Tensor:
     return d_out.t().float() @ inputs.float()
 
 
+def place_table(segment: Tensor, position: Tensor) -> Tensor:
+    """Segment + position of all pairs of them in float32, those of one segment side by side."""
+    return (segment.float()[:, None] + position.float()).flatten(0, 1)
+
+
+def name_rows(batch: PackedBatch, num_positions: int) -> tuple[Tensor, Tensor]:
+    """Each token's row of the vocabulary's table, and of `place_table`."""
+    return batch.token_ids, batch.segment_ids * num_positions + batch.position_ids
+
+
 class FastEmbeddings(torch.autograd.Function):
     """Token + segment + position, then LayerNorm."""
 
     @staticmethod
     def forward(ctx: Any, batch: PackedBatch, table: Tensor, epsilon: float, eight: bool, *masters: Tensor) -> Any:
         token, segment, position, weight, shift = masters
-        ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
-        summed = embed(*ids, table, segment, position)
+        places, ids = place_table(segment, position), name_rows(batch, position.shape[0])
         no_bias = torch.zeros_like(weight)
-        out, means, deviations, rows8 = norm_forward(summed, None, no_bias, weight, shift, epsilon, eight=eight)
-        ctx.save_for_backward(summed, no_bias, weight, means, deviations, *ids)
+        out, means, deviations, rows8 = norm_forward(
+            table, places, no_bias, weight, shift, epsilon, ids=ids, eight=eight
+        )
+        ctx.save_for_backward(
+            table, places, no_bias, weight, means, deviations, *ids, batch.segment_ids, batch.position_ids
+        )
         ctx.sizes = (token.shape[0], segment.shape[0], position.shape[0], batch.reach or batch.max_seqlen)
         return _with_rows8(ctx, out, rows8)
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, *_: Any) -> Any:
-        summed, no_bias, weight, means, deviations, token_ids, segment_ids, position_ids = ctx.saved_tensors
+        *known, token_ids, place_ids, segment_ids, position_ids = ctx.saved_tensors
         vocabulary, num_segments, num_positions, reach = ctx.sizes
-        grads = norm_backward(d_out, summed, None, no_bias, weight, means, deviations)
+        grads = norm_backward(d_out, *known, ids=(token_ids, place_ids))
         d_token = torch.ops.aten.embedding_dense_backward(grads.summed, token_ids, vocabulary, -1, False).float()
         # Thousands of tokens meet in one row of these two tables: a product with their indicators adds them up.
-        marks = indicator(position_ids, reach + MULTIPLE, grads.summed.dtype)
-        marks.scatter_(1, reach + segment_ids[:, None], 1)
+        marks = torch.zeros(len(token_ids), reach + MULTIPLE, dtype=d_out.dtype, device=d_out.device)
+        marks.scatter_(1, torch.stack([position_ids, reach + segment_ids], 1), 1)
         both = weight_gradient(marks, grads.summed)
         d_position = torch.zeros(num_positions, both.shape[1], device=both.device)
         d_position[:reach] = both[:reach]

@@ -80,16 +80,16 @@ def fast_forward(
     encoder: "Encoder", batch: PackedBatch, rows: Tensor | None = None, eights: list[Eight] | None = None
 ) -> Tensor:
     """The last layer's vectors, [T, D], or [R, D] for the rows asked for."""
-    from bertkit.model.kernels.embedding import embed
+    from bertkit.model.fast import name_rows, place_table
     from bertkit.model.kernels.layer_norm import norm_forward
 
-    parts = encoder.embeddings
-    ids = (batch.token_ids, batch.segment_ids, batch.position_ids)
+    parts, norm = encoder.embeddings, encoder.embeddings.norm
     with torch.cuda.device_of(batch.token_ids):
-        summed = embed(*ids, parts.token.weight, parts.segment.weight, parts.position.weight)
-        no_bias, norm = torch.zeros_like(parts.norm.weight), parts.norm
+        places = place_table(parts.segment.weight, parts.position.weight)
+        tables = (parts.token.weight, places, torch.zeros_like(norm.weight))
+        ids = name_rows(batch, parts.position.num_embeddings)
         shrinks = [eight.before_qkv for eight in eights] if eights else [None] * len(encoder.layers)
-        x = norm_forward(summed, None, no_bias, norm.weight, norm.bias, norm.eps, shrink=shrinks[0])
+        x = norm_forward(*tables, norm.weight, norm.bias, norm.eps, ids=ids, shrink=shrinks[0])
         last = len(encoder.layers) - 1
         for index, layer in enumerate(cast("list[Layer]", encoder.layers)):
             chosen, shrink = (rows, None) if index == last else (None, shrinks[index + 1])
