@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from bertkit.errors import BertkitError
 from bertkit.inference.loading import load
 from bertkit.model import BertModel, preset
+from bertkit.model.attention import PlainAttention
 from bertkit.model.encoder import Layer
+from bertkit.model.packed import pack
 from bertkit.training.checkpoints import CheckpointConfig, CheckpointFolder
-from bertkit.training.initialisation import Positions, Start, begin_with_waves, initialise, repeat_positions
+from bertkit.training.initialisation import Positions, Start, initialise, look_beside, repeat_positions
 from bertkit.training.plan import Stage
 from bertkit.training.start import fresh_model
 from bertkit.training.watch import Guard
@@ -85,26 +88,42 @@ def test_a_recipe_names_the_start_and_the_checkpoint_does_not(start: Start, tmp_
     assert run(tmp_path, replace(changed, steps=2)).step == 2
 
 
-@pytest.mark.parametrize("hidden_size", [256, 255])
-def test_waves_make_a_step_to_the_side_the_same_everywhere(hidden_size: int) -> None:
+def first_weights(model: BertModel) -> Tensor:
+    """Of attention in the first layer, [head, token, token], for 48 tokens drawn at random."""
+    batch = pack([torch.randint(5, 60, (48,)).tolist()])
+    attention = PlainAttention(batch, is_causal=model.config.is_causal)
+    model.encoder.all_layers(batch, attention)
+    return attention.weights[0][0]
+
+
+@pytest.mark.parametrize("hidden_size", [768, 256, 128])
+def test_half_of_the_first_heads_begin_by_looking_beside(hidden_size: int) -> None:
     torch.manual_seed(0)
-    model = BertModel(replace(CONFIG, hidden_size=hidden_size, num_heads=1))
-    begin_with_waves(model)
-    weight = model.encoder.embeddings.position.weight.detach()
-    pairs = weight[:, :254].unflatten(1, (-1, 2))
-    torch.testing.assert_close(pairs.norm(dim=-1), torch.full_like(pairs[..., 0], 0.24))  # on circles, 12 times 0.02
-    near = (weight[:-1] * weight[1:]).sum(1)
-    torch.testing.assert_close(near, near[:1].expand_as(near), rtol=1e-2, atol=0.0)
-    assert (weight[0] @ weight[1]) > (weight[0] @ weight[2]) > (weight[0] @ weight[50])
+    model = BertModel(replace(CONFIG, hidden_size=hidden_size, num_heads=hidden_size // 64)).eval()
+    look_beside(model)
+    weights = first_weights(model)
+    num_looking = max(2, len(weights) // 2)
+    for offset, looking in zip((-1, 1, -2, 2, -3, 3), weights[:num_looking], strict=False):
+        assert looking.diagonal(offset).mean() > 0.65, offset
+    assert (weights[num_looking:] < 0.1).all()  # the others are drawn and look everywhere
 
 
-def test_a_recipe_names_the_positions() -> None:
+def test_left_to_right_heads_look_where_they_may() -> None:
+    torch.manual_seed(0)
+    model = BertModel(replace(CONFIG, is_causal=True)).eval()
+    look_beside(model)
+    for offset, looking in zip((-1, -2), first_weights(model), strict=False):
+        assert looking.diagonal(offset).mean() > 0.65
+
+
+def test_looking_beside_is_of_the_start_alone() -> None:
     plain = recipe()
-    waves = fresh_model(recipe(model=replace(plain.model, positions="waves")), tokenizer())
+    beside = fresh_model(recipe(model=replace(plain.model, positions="beside")), tokenizer())
     drawn = fresh_model(plain, tokenizer())
-    assert waves.config == drawn.config
-    changed = [name for name, p in waves.named_parameters() if not torch.equal(p, drawn.get_parameter(name))]
-    assert changed == ["encoder.embeddings.position.weight"]
+    assert beside.config == drawn.config
+    changed = {name for name, p in beside.named_parameters() if not torch.equal(p, drawn.get_parameter(name))}
+    tables = {f"encoder.embeddings.{name}.weight" for name in ("token", "segment", "position")}
+    assert changed == {*tables, "encoder.layers.0.qkv.weight"}
 
 
 def test_repeated_positions_are_copies_of_the_learned_ones() -> None:
@@ -154,7 +173,7 @@ def test_a_loss_that_rises_with_longer_rows_has_not_diverged(tmp_path: Path, mon
 def test_starts_that_cannot_be_are_refused() -> None:
     with pytest.raises(BertkitError, match=r"with data\.shifted_share every position is learned"):
         recipe(data=replace(recipe().data, shifted_share=0.1), model=replace(recipe().model, positions="repeated"))
-    with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, waves, repeated"):
+    with pytest.raises(BertkitError, match=r"unknown model\.positions 'rotary'; choose one of drawn, beside, repeated"):
         replace(recipe().model, positions="rotary")  # type: ignore[arg-type]
     with pytest.raises(BertkitError, match="choose one of paper, zero, deepnorm"):
         replace(recipe().model, start="xavier")  # type: ignore[arg-type]

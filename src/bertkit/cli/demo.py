@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and the page.")] = Path("bertkit-demo"),
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Train a tiny BERT from raw text instead, in about a minute.")
+        bool, typer.Option("--from-scratch", help="Train a tiny BERT from raw text instead, in half a minute.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps, from scratch.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps, from scratch.")] = 1200,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Seed of weights, pairs and masks, from scratch.")
     ] = 1,

@@ -1,4 +1,4 @@
-"""`bertkit demo --from-scratch`: raw text to a working BERT in about a minute, with nothing prepared beforehand.
+"""`bertkit demo --from-scratch`: raw text to a working BERT in half a minute, with nothing prepared beforehand.
 
 A vocabulary is learned from the sample text, a tiny BERT is trained on it with MLM + NSP, saved, loaded again and
 used; a page tells what happened. Real training at toy scale: every figure comes from the run.
@@ -25,6 +25,7 @@ from bertkit.tasks.pretraining import PretrainingBatch, pretraining_losses
 from bertkit.tasks.stream import draw_examples, stream_batches, tokenize_documents
 from bertkit.text.samples import sample_documents
 from bertkit.tokenizer import Tokenizer, train_vocabulary
+from bertkit.training.initialisation import look_beside
 from bertkit.training.loop import StepRecord, TrainingConfig, pretrain
 from bertkit.training.run_folder import versions
 
@@ -55,7 +56,7 @@ PAIR_TEXTS = (
 class DemoConfig:
     """How long the demo trains, and the seed of everything random in it."""
 
-    num_steps: int = 2000
+    num_steps: int = 1200
     seed: int = 1
 
     @property
@@ -65,10 +66,12 @@ class DemoConfig:
 
 
 def fresh_model(vocab_size: int) -> BertModel:
-    """A tiny BERT for a short run: no dropout, and weights as wide as the paper's 0.02 is for 768 dimensions."""
-    return BertModel(
+    """A tiny BERT for a short run: no dropout, weights as wide as the paper's 0.02 is for 768 dimensions, no plateau."""
+    model = BertModel(
         preset(SIZE, vocab_size=vocab_size, hidden_dropout=0.0, attention_dropout=0.0, initializer_range=0.05)
     )
+    look_beside(model)
+    return model
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""How a fresh encoder begins: layers as the paper's, silent, or by DeepNorm; positions drawn, as waves, or repeated.
+"""How a fresh encoder begins: layers as the paper's, silent, or by DeepNorm; positions drawn, beside, or repeated.
 
 In: a BertModel fresh from its constructor. Out: the same, those weights made anew; the architecture stays BERT. Deep
-post-LayerNorm stacks sit on the unigram plateau when their sublayers speak too loudly at first. What ends the plateau
-is a head that finds its neighbours: drawn positions have to be learned one by one for that, waves have it in common.
-Where a later stage has longer rows, repeated positions take there what the first ones have learned.
+post-LayerNorm stacks sit on the unigram plateau when their sublayers speak too loudly at first, and every size sits
+there until a head finds the words beside a masked one; heads may begin by looking there. Where a later stage has longer
+rows, repeated positions take there what the first ones have learned.
 """
 
 import math
@@ -19,10 +19,12 @@ from bertkit.training.sharding import gather, shard_like
 
 Start = Literal["paper", "zero", "deepnorm"]
 STARTS: tuple[Start, ...] = ("paper", "zero", "deepnorm")
-Positions = Literal["drawn", "waves", "repeated"]
-POSITIONS: tuple[Positions, ...] = ("drawn", "waves", "repeated")
-LONGEST_WAVE = 1000.0  # positions in a radian
-LOUDNESS = 12.0  # of the waves, in the deviation with which tokens are drawn
+Positions = Literal["drawn", "beside", "repeated"]
+POSITIONS: tuple[Positions, ...] = ("drawn", "beside", "repeated")
+SHARE = 8  # one dimension in so many belongs to the waves
+FASTEST, SLOWEST = 2.0, 0.02  # radians from a place to the next
+LOUDNESS = 3.0  # of the waves, in the deviation with which tokens are drawn
+SHARPNESS = 25.0  # the score of the place that a head begins by looking at; far from it scores are about 0
 
 
 def check_start(start: str, positions: str, init: str) -> None:
@@ -37,15 +39,44 @@ def check_start(start: str, positions: str, init: str) -> None:
 
 
 @torch.no_grad()
-def begin_with_waves(model: BertModel) -> None:
-    """Position vectors begin as the sines and cosines of Vaswani et al. 2017; they are learned like any other."""
-    weight_PD = model.encoder.embeddings.position.weight
-    num_positions, width = weight_PD.shape
-    places = torch.arange(num_positions)[:, None]
-    turns = torch.exp(torch.arange(0, width, 2) * (-math.log(LONGEST_WAVE) / width))
-    weight_PD[:, 0::2] = torch.sin(places * turns)
-    weight_PD[:, 1::2] = torch.cos(places * turns)[:, : width // 2]
-    weight_PD.mul_(LOUDNESS * model.config.initializer_range)
+def look_beside(model: BertModel) -> None:
+    """Half of the first layer's heads begin by looking one place before, one after, two before, and so on.
+
+    Positions are sines and cosines (Vaswani et al. 2017) in dimensions where tokens begin at zero, and nothing else. A step to the side
+    turns every wave by the same angle wherever it is taken, so one matrix makes a query of the place beside. All of it
+    is learned on from there.
+    """
+    first, embeddings = cast(Layer, model.encoder.layers[0]), model.encoder.embeddings
+    hidden, head_size = model.config.hidden_size, model.config.hidden_size // first.num_heads
+    num_waves = max(1, min(hidden // SHARE, head_size) // 2)
+    if head_size < 2:
+        raise BertkitError("model.positions = 'beside' needs heads that are 2 wide or more; choose fewer heads")
+    speeds_W = torch.linspace(math.log(FASTEST), math.log(SLOWEST), num_waves).exp()
+    angles_PW = torch.arange(len(embeddings.position.weight))[:, None] * speeds_W
+    loudness = LOUDNESS * model.config.initializer_range
+    waves = slice(0, 2 * num_waves)
+    embeddings.position.weight.zero_()
+    embeddings.token.weight[:, waves] = 0.0
+    embeddings.segment.weight[:, waves] = 0.0
+    embeddings.position.weight[:, waves] = loudness * torch.cat([angles_PW.cos(), angles_PW.sin()], 1)
+
+    # What LayerNorm leaves of a wave, and so how large queries and keys have to be.
+    variance = (hidden - 2 * num_waves + num_waves * LOUDNESS**2) / hidden
+    size = (SHARPNESS * head_size**0.5 * variance / (num_waves * LOUDNESS**2)) ** 0.5
+    queries, keys, _ = first.qkv.weight.view(3, first.num_heads, head_size, hidden)
+    for head, offset in enumerate(_offsets(max(2, first.num_heads // 2), is_causal=model.config.is_causal)):
+        cosines, sines = torch.diag(torch.cos(offset * speeds_W)), torch.diag(torch.sin(offset * speeds_W))
+        turned = torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)])
+        for matrix, seen in ((queries[head], turned), (keys[head], torch.eye(2 * num_waves))):
+            matrix.zero_()
+            matrix[waves, waves] = size * seen
+
+
+def _offsets(num: int, *, is_causal: bool) -> list[int]:
+    """-1, 1, -2, 2, and so on; left to right, where what comes after is hidden, -1, -2."""
+    if is_causal:
+        return [-1 - i for i in range(num)]
+    return [(1 + i // 2) * (1 if i % 2 else -1) for i in range(num)]
 
 
 @torch.no_grad()

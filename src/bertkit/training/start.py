@@ -13,7 +13,7 @@ from bertkit.model.config import BertConfig, num_parameters
 from bertkit.model.formats import load_model, resolve
 from bertkit.tokenizer import Tokenizer
 from bertkit.training.estimate.memory import FLOAT, available_memory
-from bertkit.training.initialisation import begin_with_waves, initialise
+from bertkit.training.initialisation import initialise, look_beside
 from bertkit.training.recipe import Recipe, pretraining_heads
 from bertkit.training.world import is_first_process
 
@@ -28,8 +28,8 @@ def fresh_model(recipe: Recipe, tokenizer: Tokenizer) -> BertModel:
         refuse_giants(config)
         model = BertModel(replace(config, num_layers=recipe.growth.depth(0.0, config.num_layers)))
         initialise(model, recipe.model.start, config.num_layers)
-        if recipe.model.positions == "waves":
-            begin_with_waves(model)
+        if recipe.model.positions == "beside":
+            look_beside(model)
     check_positions(recipe, model.config)
     return model
 
