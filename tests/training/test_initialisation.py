@@ -108,6 +108,15 @@ def test_half_of_the_first_heads_begin_by_looking_beside(hidden_size: int) -> No
     assert (weights[num_looking:] < 0.1).all()  # the others are drawn and look everywhere
 
 
+def test_a_lone_head_looks_before_and_heads_too_narrow_for_a_wave_are_refused() -> None:
+    torch.manual_seed(0)
+    model = BertModel(replace(CONFIG, num_heads=1)).eval()
+    look_beside(model)
+    assert first_weights(model)[0].diagonal(-1).mean() > 0.65
+    with pytest.raises(BertkitError, match="needs heads that are 2 wide or more"):
+        look_beside(BertModel(replace(CONFIG, num_heads=256)))
+
+
 def test_left_to_right_heads_look_where_they_may() -> None:
     torch.manual_seed(0)
     model = BertModel(replace(CONFIG, is_causal=True)).eval()

@@ -42,34 +42,36 @@ def check_start(start: str, positions: str, init: str) -> None:
 def look_beside(model: BertModel) -> None:
     """Half of the first layer's heads begin by looking one place before, one after, two before, and so on.
 
-    Positions are sines and cosines (Vaswani et al. 2017) in dimensions where tokens begin at zero, and nothing else. A step to the side
-    turns every wave by the same angle wherever it is taken, so one matrix makes a query of the place beside. All of it
-    is learned on from there.
+    Positions are sines and cosines (Vaswani et al. 2017) in dimensions where tokens begin at zero, and nothing else. A
+    step to the side turns every wave by the same angle wherever it is taken, so one matrix makes a query of the place
+    beside. All of it is learned on from there.
     """
     first, embeddings = cast(Layer, model.encoder.layers[0]), model.encoder.embeddings
-    hidden, head_size = model.config.hidden_size, model.config.hidden_size // first.num_heads
-    num_waves = max(1, min(hidden // SHARE, head_size) // 2)
+    hidden, num_heads = model.config.hidden_size, first.num_heads
+    head_size = hidden // num_heads
     if head_size < 2:
         raise BertkitError("model.positions = 'beside' needs heads that are 2 wide or more; choose fewer heads")
+    num_waves = max(1, min(hidden // SHARE, head_size) // 2)
     speeds_W = torch.linspace(math.log(FASTEST), math.log(SLOWEST), num_waves).exp()
     angles_PW = torch.arange(len(embeddings.position.weight))[:, None] * speeds_W
-    loudness = LOUDNESS * model.config.initializer_range
     waves = slice(0, 2 * num_waves)
-    embeddings.position.weight.zero_()
     embeddings.token.weight[:, waves] = 0.0
     embeddings.segment.weight[:, waves] = 0.0
-    embeddings.position.weight[:, waves] = loudness * torch.cat([angles_PW.cos(), angles_PW.sin()], 1)
+    embeddings.position.weight.zero_()
+    circles = torch.cat([angles_PW.cos(), angles_PW.sin()], 1)
+    embeddings.position.weight[:, waves] = LOUDNESS * model.config.initializer_range * circles
 
     # What LayerNorm leaves of a wave, and so how large queries and keys have to be.
     variance = (hidden - 2 * num_waves + num_waves * LOUDNESS**2) / hidden
     size = (SHARPNESS * head_size**0.5 * variance / (num_waves * LOUDNESS**2)) ** 0.5
-    queries, keys, _ = first.qkv.weight.view(3, first.num_heads, head_size, hidden)
-    for head, offset in enumerate(_offsets(max(2, first.num_heads // 2), is_causal=model.config.is_causal)):
+    queries, keys, _ = first.qkv.weight.view(3, num_heads, head_size, hidden)
+    for head, offset in enumerate(_offsets(min(num_heads, max(2, num_heads // 2)), is_causal=model.config.is_causal)):
         cosines, sines = torch.diag(torch.cos(offset * speeds_W)), torch.diag(torch.sin(offset * speeds_W))
-        turned = torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)])
-        for matrix, seen in ((queries[head], turned), (keys[head], torch.eye(2 * num_waves))):
-            matrix.zero_()
-            matrix[waves, waves] = size * seen
+        queries[head], keys[head] = 0.0, 0.0
+        queries[head, waves, waves] = size * torch.cat(
+            [torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)]
+        )
+        keys[head, waves, waves] = size * torch.eye(2 * num_waves)
 
 
 def _offsets(num: int, *, is_causal: bool) -> list[int]:
