@@ -13,7 +13,7 @@ from bertkit.training.feeds import StepCounts
 from bertkit.training.flops import step_flops
 from bertkit.training.recipe import Recipe
 
-CPU = 4e10  # FLOP/s of one core
+CPU = 7e10  # FLOP/s of one core with AVX-512; older ones have about half
 # One H200, by what it has been seen to do: mini 8.3 and small 4.3 million tokens a second with our kernels, which is so
 # much for products and so much for the rest; without our kernels much less. Batches are built by processes.
 GPU_FAST, GPU_PLAIN, GPU_LAYER = 4.9e14, 1.2e14, 1.75e-8  # FLOP/s, FLOP/s, seconds a token and layer
